@@ -1,14 +1,24 @@
-#include "client/auto_layout.h"
+// Of planner/search/auto_layout.h, with jobs as their files write them, which the planner does not
+// read.
+#include "planner/search/auto_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "spec/job_file.h"
 #include "spec/problems.h"
 
 namespace strata::client {
 namespace {
 
+using planner::AutoRequest;
+using planner::Candidate;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -21,6 +31,9 @@ class AutoLayoutTest : public ::testing::Test {
     return spec::ReadJob(text_, {.settings = settings}, problems);
   }
   absl::StatusOr<std::vector<Candidate>> Rank(const std::string& rest, int64_t memory_bytes = 0) {
+    return Rank(rest, AutoRequest{.memory_bytes = memory_bytes});
+  }
+  absl::StatusOr<std::vector<Candidate>> Rank(const std::string& rest, AutoRequest request) {
     text_ = absl::StrCat(
         "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
         "data: {train: [{path: t}]}\n",
@@ -28,17 +41,17 @@ class AutoLayoutTest : public ::testing::Test {
     spec::Problems problems("job.yaml");
     const spec::JobFile file = Read({}, problems);
     EXPECT_TRUE(problems.empty()) << problems.ToString();
-    EXPECT_TRUE(LeavesToDecide(file.job));
-    return RankLayouts(
-        {.file = &file,
-         .read = [&](const std::vector<std::string>& settings) -> absl::StatusOr<v1::JobSpec> {
-           spec::Problems found("job.yaml");
-           v1::JobSpec job = Read(settings, found).job;
-           if (!found.empty()) return found.ToStatus();
-           return job;
-         },
-         .costs = &costs_,
-         .memory_bytes = memory_bytes});
+    EXPECT_TRUE(planner::LeavesToDecide(file.job));
+    request.job = &file.job;
+    request.micro_batch_given = file.positions.Has("train.micro_batch");
+    request.read = [&](const std::vector<std::string>& settings) -> absl::StatusOr<v1::JobSpec> {
+      spec::Problems found("job.yaml");
+      v1::JobSpec job = Read(settings, found).job;
+      if (!found.empty()) return found.ToStatus();
+      return job;
+    };
+    request.costs = &costs_;
+    return RankLayouts(request);
   }
   static std::vector<std::string> Texts(const std::vector<Candidate>& candidates) {
     std::vector<std::string> texts;
@@ -106,6 +119,61 @@ TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
     }
   }
   EXPECT_TRUE(Rank(std::string(kTwoRanks) + "memory: {device: 1GiB}\n")->front().fits);
+}
+
+TEST_F(AutoLayoutTest, WhatStepsTook_CorrectsTheNextChoice) {
+  const std::vector<Candidate> before = *Rank(kTwoRanks);
+  spec::Problems none("job.yaml");
+  const auto job = Read(before[0].settings, none).job;
+  const planner::FamilyKey family = planner::FamilyOf(job, job.model(), "cpu");
+  AutoRequest request;
+  const auto learn = [&](const std::string& layout, double ratio) {
+    v1::PlanFamily& learned = *request.learned.Add();
+    learned.set_workload(family.workload);
+    learned.set_layout(layout);
+    learned.set_ratio(ratio);
+    learned.set_steps(32);
+  };
+  // The machine is half as fast as was thought, whatever the layout: the choice stays.
+  learn(family.layout, 2);
+  const std::vector<Candidate> slow = *Rank(kTwoRanks, request);
+  EXPECT_EQ(slow[0].settings, before[0].settings);
+  EXPECT_DOUBLE_EQ(slow[0].seconds, 2 * before[0].seconds);
+  EXPECT_TRUE(slow[0].correction->of_layout);
+  double sum = 0;
+  for (const auto& [name, seconds] : slow[0].terms) sum += seconds;
+  EXPECT_NEAR(sum, slow[0].seconds, 1e-9);
+  // This layout alone is far slower than was thought: another one is chosen.
+  learn("tensor 64, data 1", 1);
+  learn("tensor 32, data 1", 1);
+  request.learned[0].set_ratio(50);
+  const std::vector<Candidate> other = *Rank(kTwoRanks, request);
+  const auto chosen = Read(other[0].settings, none).job;
+  EXPECT_NE(planner::FamilyOf(chosen, chosen.model(), "cpu").layout, family.layout);
+  EXPECT_FALSE(other[0].correction->of_layout);
+}
+
+TEST_F(AutoLayoutTest, Progress_IsToldAfterEachLayout) {
+  std::vector<std::pair<int64_t, int64_t>> told;
+  AutoRequest request;
+  request.on_progress = [&](int64_t looked_at, int64_t of) { told.emplace_back(looked_at, of); };
+  ASSERT_TRUE(Rank(kTwoRanks, request).ok());
+  ASSERT_FALSE(told.empty());
+  for (size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].first, static_cast<int64_t>(i + 1));
+    EXPECT_GE(told[i].second, told[i].first);
+  }
+  EXPECT_EQ(told.back().first, told.back().second);
+}
+
+TEST_F(AutoLayoutTest, WhoeverGivesUp_GetsNoAnswer) {
+  AutoRequest request;
+  int asked = 0;
+  request.gives_up = [&] { return ++asked > 2; };
+  const auto ranked = Rank(kTwoRanks, request);
+  EXPECT_EQ(ranked.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(ranked.status().message()), HasSubstr("only 2 of "));
+  EXPECT_EQ(asked, 3);
 }
 
 TEST_F(AutoLayoutTest, RanksThatNoLayoutDivides_AreToldWithTheFirstReason) {

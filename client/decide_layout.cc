@@ -5,10 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/auto_layout.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/machine.h"
 #include "client/machine_profile.h"
+#include "common/clock.h"
 #include "common/host_name.h"
 #include "common/status_macros.h"
 #include "common/units.h"
@@ -36,51 +39,123 @@ Costs CostsOf(const std::optional<v1::Profile>& profile, int64_t ranks, int64_t 
   } else {
     costs.notice = "this machine was not measured: strata calibrate";
   }
-  const double share = static_cast<double>(threads);
-  costs.model = std::make_unique<program::RateCostModel>(
-      program::Rates{.flops_per_second = 5e10 * share, .memory_bytes_per_second = 1e10 * share});
+  costs.model = std::make_unique<program::RateCostModel>(planner::UsualRates(threads));
   return costs;
 }
+
+// As job files write it.
+std::string Word(absl::string_view name, absl::string_view prefix) {
+  absl::ConsumePrefix(&name, prefix);
+  return absl::AsciiStrToLower(name);
+}
+
+std::string RecomputeText(const v1::RecomputeSpec& recompute) {
+  if (recompute.has_mode()) return Word(v1::RecomputeSpec::Mode_Name(recompute.mode()), "MODE_");
+  std::string text = absl::StrCat("{save: [", absl::StrJoin(recompute.save(), ", "), "]");
+  if (recompute.has_layers()) {
+    absl::StrAppend(&text, ", layers: ", recompute.layers().first(), "-",
+                    recompute.layers().last());
+  }
+  return text + "}";
+}
+
+// Says how far the ranking is after a second, and then every ten.
+class Patience {
+ public:
+  explicit Patience(const DecisionBasis& basis)
+      : say_(basis.say), clock_(basis.clock != nullptr ? *basis.clock : own_) {}
+
+  void Tell(int64_t looked_at, int64_t of) {
+    if (say_ == nullptr || clock_.Now() < next_) return;
+    next_ = clock_.Now() + 10;
+    say_(absl::StrCat("auto: looking at layouts, ", looked_at, " of ", of, " so far"));
+  }
+
+ private:
+  const std::function<void(const std::string&)>& say_;
+  const common::MonotonicClock own_{};
+  const common::Clock& clock_;
+  double next_ = clock_.Now() + 1;
+};
 
 }  // namespace
 
 absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith& read,
-                                       const std::string& profile, int64_t memory_bytes) {
-  ASSIGN_OR_RETURN(const std::optional<v1::Profile> measured, LoadProfile(profile));
+                                       const DecisionBasis& basis,
+                                       const std::vector<planner::KeptKey>& kept) {
+  ASSIGN_OR_RETURN(const std::optional<v1::Profile> measured, LoadProfile(basis.profile));
   const int64_t ranks = std::max<int64_t>(1, file.job.resources().ranks());
   const int64_t threads = ThreadsPerRank(ranks);
   Costs costs = CostsOf(measured, ranks, threads);
   const bool validates = file.job.evaluate().every_steps() > 0;
   RankedLayouts ranked{.notice = std::move(costs.notice)};
-  ASSIGN_OR_RETURN(
-      ranked.candidates,
-      RankLayouts({.file = &file,
-                   .read = read,
-                   .costs = costs.model.get(),
-                   .threads = threads,
-                   .evaluate_sequences = validates ? file.job.evaluate().sequences() : 0,
-                   .memory_bytes = memory_bytes}));
+  Patience patience(basis);
+  planner::AutoRequest request = {
+      .job = &file.job,
+      .micro_batch_given = file.positions.Has("train.micro_batch"),
+      .kept = kept,
+      .read = read,
+      .costs = costs.model.get(),
+      .threads = threads,
+      .evaluate_sequences = validates ? file.job.evaluate().sequences() : 0,
+      .memory_bytes = basis.memory_bytes,
+      .device = file.job.resources().device(),
+      .on_progress = [&](int64_t looked_at, int64_t of) { patience.Tell(looked_at, of); }};
+  if (basis.learned != nullptr) request.learned = basis.learned();
+  auto candidates = planner::RankLayouts(request);
+  if (candidates.ok()) {
+    ranked.candidates = *std::move(candidates);
+  } else {
+    ranked.why_none = candidates.status();
+  }
   return ranked;
 }
 
-absl::StatusOr<DecidedLayout> DecideLayout(const spec::JobFile& file, const ReadWith& read,
-                                           const std::string& profile, int64_t memory_bytes) {
-  ASSIGN_OR_RETURN(const RankedLayouts ranked, RankHere(file, read, profile, memory_bytes));
-  const Candidate& best = ranked.candidates.front();
-  DecidedLayout decided{.settings = best.settings};
+std::vector<planner::KeptKey> KeptOf(const spec::JobFile& file) {
+  using v1::ParallelSpec;
+  const ParallelSpec& parallel = file.job.parallel();
+  std::vector<planner::KeptKey> kept;
+  const auto keep = [&](const char* key, std::string value, const char* with = "") {
+    if (file.positions.Has(absl::StrCat("parallel.", key))) {
+      kept.push_back({key, std::move(value), with});
+    }
+  };
+  keep("virtual_shards",
+       parallel.virtual_shards() == 0 ? "off" : absl::StrCat(parallel.virtual_shards()));
+  keep("recompute", RecomputeText(parallel.recompute()));
+  keep("micro_order", Word(ParallelSpec::MicroOrder_Name(parallel.micro_order()), "MICRO_ORDER_"));
+  keep("update_policy",
+       Word(ParallelSpec::UpdatePolicy_Name(parallel.update_policy()), "UPDATE_POLICY_"));
+  keep("spool", Word(ParallelSpec::Spool_Name(parallel.spool()), "SPOOL_"));
+  keep("context_method",
+       Word(ParallelSpec::ContextMethod_Name(parallel.context_method()), "CONTEXT_METHOD_"),
+       "context");
+  keep(
+      "pipeline_schedule",
+      Word(ParallelSpec::PipelineSchedule_Name(parallel.pipeline_schedule()), "PIPELINE_SCHEDULE_"),
+      "pipeline");
+  keep("virtual_stages", absl::StrCat(parallel.virtual_stages()), "pipeline");
+  return kept;
+}
+
+std::vector<std::string> NoticesOf(const RankedLayouts& ranked) {
+  const planner::Candidate& best = ranked.candidates.front();
   std::string text = absl::StrCat("auto: ", best.words.ToText(), ", predicted ",
                                   common::FormatShortSeconds(best.seconds), " a step",
                                   best.fits ? "" : ", but does not fit");
+  if (best.correction.has_value()) {
+    absl::StrAppend(&text, " (", planner::ToText(*best.correction), ")");
+  }
   if (ranked.candidates.size() > 1) {
-    const Candidate& next = ranked.candidates[1];
+    const planner::Candidate& next = ranked.candidates[1];
     absl::StrAppend(&text, "; next of ", ranked.candidates.size(), ": ", next.words.ToText(), ", ",
                     next.fits ? common::FormatShortSeconds(next.seconds) : "which does not fit");
   }
-  decided.notices.push_back(std::move(text));
+  std::vector<std::string> notices = {std::move(text)};
   if (!ranked.notice.empty()) {
-    decided.notices.push_back(absl::StrCat("auto: usual rates, as ", ranked.notice));
+    notices.push_back(absl::StrCat("auto: usual rates, as ", ranked.notice));
   }
-  return decided;
+  return notices;
 }
 
 }  // namespace strata::client

@@ -38,7 +38,7 @@ class JobData : public testing::Test {
   LoadedJob Load(const std::string& data, const std::string& train) {
     Write("job.yaml", "model: {family: llama, layers: 1, hidden: 8, heads: 2, ffn: 8}\ndata: {" +
                           data + "}\ntrain: {" + train + ", sequence: 64, global_batch: 8}\n");
-    absl::StatusOr<LoadedJob> job = LoadJob(folder_ + "/job.yaml", {}, 0);
+    absl::StatusOr<LoadedJob> job = LoadJob(folder_ + "/job.yaml", {}, {});
     EXPECT_TRUE(job.ok()) << job.status();
     return job.value_or(LoadedJob());
   }
@@ -145,7 +145,7 @@ TEST_F(JobData, MissingRecordsAndTokenizersAreToldAtTheirKeys) {
   Write("job.yaml",
         "model: {family: llama, layers: 1, hidden: 8, heads: 2, ffn: 8}\n"
         "data: {tokenizer: nowhere, train: [{path: no.jsonl}]}\n");
-  const std::string told = std::string(LoadJob(folder_ + "/job.yaml", {}, 0).status().message());
+  const std::string told = std::string(LoadJob(folder_ + "/job.yaml", {}, {}).status().message());
   EXPECT_THAT(told, ContainsRegex("job.yaml:2:19: data.tokenizer: .*/nowhere"));
   EXPECT_THAT(told,
               ContainsRegex("job.yaml:2:43: data.train\\[0\\].path: .*/no.jsonl: no such file"));

@@ -17,15 +17,14 @@
 #include "absl/strings/str_split.h"
 #include "checkpoint/huggingface/model_folder.h"
 #include "client/adapter_check.h"
-#include "client/auto_layout.h"
 #include "client/decide_layout.h"
 #include "client/feasibility.h"
 #include "client/model_folder.h"
+#include "client/named_files.h"
 #include "client/prepared_data.h"
 #include "client/text_file.h"
 #include "common/status_macros.h"
 #include "data/corpus.h"
-#include "data/tokenizer/tokenizer.h"
 #include "model/model_spec_proto.h"
 #include "model/parameter_count.h"
 #include "spec/defaults.h"
@@ -60,52 +59,6 @@ void ResolvePaths(const std::string& folder, JobSpec& job) {
       resolve(job.mutable_memory()->mutable_ssd(i)->mutable_path());
   }
 }
-
-// The tokenizer that a job file names, loaded once.
-class TokenizerOfJob {
- public:
-  explicit TokenizerOfJob(std::string folder) : folder_(std::move(folder)) {}
-
-  // `path` as the file writes it.
-  void Load(const std::string& path) {
-    if (!loaded_.has_value()) loaded_ = data::Tokenizer::Load(Absolute(path, folder_));
-  }
-  std::optional<int64_t> VocabularyOf(const std::string& path) {
-    Load(path);
-    return vocabulary();
-  }
-  // Nothing: none was loaded, or not with success, for the reason in status().
-  std::optional<int64_t> vocabulary() const {
-    if (!loaded_.has_value() || !loaded_->ok()) return std::nullopt;
-    return (**loaded_)->vocabulary();
-  }
-  absl::Status status() const { return loaded_.has_value() ? loaded_->status() : absl::OkStatus(); }
-
- private:
-  const std::string folder_;
-  std::optional<absl::StatusOr<std::shared_ptr<const data::Tokenizer>>> loaded_;
-};
-
-// The directory that a job's model is from, read once.
-class ModelOfJob {
- public:
-  explicit ModelOfJob(std::string folder) : folder_(std::move(folder)) {}
-
-  // `from` as the file writes it.
-  std::optional<spec::ModelDirectory> Read(const std::string& from) {
-    if (!opened_.has_value()) opened_ = checkpoint::OpenModelFolder(Absolute(from, folder_));
-    if (!opened_->ok()) return std::nullopt;
-    return spec::ModelDirectory{(*opened_)->model, (*opened_)->has_tokenizer};
-  }
-  absl::Status status() const { return opened_.has_value() ? opened_->status() : absl::OkStatus(); }
-  std::vector<std::string> notices() const {
-    return opened_.has_value() && opened_->ok() ? (*opened_)->notices : std::vector<std::string>();
-  }
-
- private:
-  const std::string folder_;
-  std::optional<absl::StatusOr<checkpoint::ModelFolder>> opened_;
-};
 
 class FileCheck {
  public:
@@ -285,14 +238,15 @@ namespace {
 
 // Problems of the file itself go to `problems`; an error is that there is no such file.
 absl::StatusOr<LoadedJob> Read(const std::string& path, const spec::ReadOptions& options,
-                               TokenizerOfJob& tokenizer, ModelOfJob& model,
-                               spec::Problems& problems) {
+                               NamedFiles& files, spec::Problems& problems) {
   RETURN_IF_ERROR(CheckPathText("the job file", Absolute(path)));
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, spec::kMostBytes, "job file"));
   spec::ReadOptions named = options;
   named.default_name = spec::NameFromFile(path);
-  named.vocabulary_of = [&](const std::string& folder) { return tokenizer.VocabularyOf(folder); };
-  named.model_of = [&](const std::string& from) { return model.Read(from); };
+  named.vocabulary_of = [&](const std::string& folder) {
+    return files.tokenizer.VocabularyOf(folder);
+  };
+  named.model_of = [&](const std::string& from) { return files.model.Read(from); };
   return LoadedJob{spec::ReadJob(text, named, problems), path};
 }
 
@@ -317,41 +271,47 @@ data::CorpusSpec CorpusOf(const JobSpec& job) {
   return corpus;
 }
 
-absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options) {
+namespace {
+
+absl::StatusOr<LoadedJob> ReadAlone(const std::string& path, const spec::ReadOptions& options,
+                                    NamedFiles& files) {
   spec::Problems problems(path);
-  TokenizerOfJob tokenizer(FolderOf(path));
-  ModelOfJob model(FolderOf(path));
-  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, model, problems));
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, files, problems));
   FileCheck check(loaded.file, problems);
-  check.Model(model.status());
-  check.Tokenizer(tokenizer);
+  check.Model(files.model.status());
+  check.Tokenizer(files.tokenizer);
   RETURN_IF_ERROR(problems.ToStatus());
   ResolvePaths(FolderOf(path), loaded.file.job);
   return loaded;
 }
 
-namespace {
+}  // namespace
 
-// Reads a job again, with settings beside those that were typed.
-ReadWith Reader(const std::string& path, const spec::ReadOptions& options) {
-  return [path, options](const std::vector<std::string>& settings) -> absl::StatusOr<JobSpec> {
-    spec::ReadOptions more = options;
-    more.settings.insert(more.settings.end(), settings.begin(), settings.end());
-    ASSIGN_OR_RETURN(LoadedJob candidate, ReadJobAlone(path, more));
-    // On a CPU rank device and host are one memory: there is no other place to choose.
-    if (candidate.file.job.memory().automatic()) candidate.file.job.clear_memory();
-    return candidate.file.job;
-  };
+absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options) {
+  NamedFiles files(FolderOf(path));
+  return ReadAlone(path, options, files);
 }
 
-// An answer's error, told at the key that it is about: the one that left something to be decided.
-absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl::Status& status) {
-  const bool of_layout = status.code() == absl::StatusCode::kUnimplemented ||
-                         absl::StartsWith(status.message(), "no layout is legal");
-  if (!of_layout) return status;
-  const bool infeasible = status.code() == absl::StatusCode::kResourceExhausted;
+namespace {
+
+// Reads a job again, with settings beside those that were typed. Borrows `files`.
+ReadWith Reader(const std::string& path, const spec::ReadOptions& options, NamedFiles& files) {
+  return
+      [path, options, &files](const std::vector<std::string>& settings) -> absl::StatusOr<JobSpec> {
+        spec::ReadOptions more = options;
+        more.settings.insert(more.settings.end(), settings.begin(), settings.end());
+        ASSIGN_OR_RETURN(LoadedJob candidate, ReadAlone(path, more, files));
+        // On a CPU rank device and host are one memory: there is no other place to choose.
+        if (candidate.file.job.memory().automatic()) candidate.file.job.clear_memory();
+        return candidate.file.job;
+      };
+}
+
+// That nothing can be decided, told at the key that left it open.
+absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl::Status& why) {
+  const bool infeasible = why.code() == absl::StatusCode::kResourceExhausted;
   spec::Problems problems(loaded.path);
-  problems.Add({loaded.file.positions.Of(key), key, std::string(status.message()),
+  problems.Add({loaded.file.positions.Of(key), key, std::string(why.message()),
                 key == "parallel"
                     ? "change resources.ranks or train.global_batch, or give the degrees, "
                       "such as {data: 2}"
@@ -362,62 +322,61 @@ absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl:
 
 // What the file leaves to be decided becomes settings beside those that were typed.
 absl::StatusOr<LoadedJob> Decided(const LoadedJob& loaded, const spec::ReadOptions& options,
-                                  const std::string& profile, int64_t memory_bytes) {
-  absl::StatusOr<DecidedLayout> decided =
-      DecideLayout(loaded.file, Reader(loaded.path, options), profile, memory_bytes);
-  if (!decided.ok()) {
+                                  const DecisionBasis& basis, NamedFiles& files) {
+  ASSIGN_OR_RETURN(const RankedLayouts ranked,
+                   RankHere(loaded.file, Reader(loaded.path, options, files), basis));
+  if (!ranked.why_none.ok()) {
     const bool parallel = loaded.file.job.parallel().automatic();
-    return ToldAt(parallel ? "parallel" : "train.micro_batch", loaded, decided.status());
+    return ToldAt(parallel ? "parallel" : "train.micro_batch", loaded, ranked.why_none);
   }
+  const std::vector<std::string>& settings = ranked.candidates.front().settings;
   spec::ReadOptions more = options;
-  more.settings.insert(more.settings.end(), decided->settings.begin(), decided->settings.end());
-  ASSIGN_OR_RETURN(LoadedJob again, ReadJobAlone(loaded.path, more));
+  more.settings.insert(more.settings.end(), settings.begin(), settings.end());
+  ASSIGN_OR_RETURN(LoadedJob again, ReadAlone(loaded.path, more, files));
   if (again.file.job.memory().automatic()) again.file.job.clear_memory();
-  again.notices = std::move(decided->notices);
+  again.notices = NoticesOf(ranked);
   return again;
 }
 
 }  // namespace
 
 absl::StatusOr<RankedLayouts> RankLayoutsOf(const std::string& path,
-                                            const spec::ReadOptions& options, int64_t memory_bytes,
-                                            const std::string& profile) {
+                                            const spec::ReadOptions& options,
+                                            const DecisionBasis& basis) {
   // Without its degrees the file may say no more how many ranks they were.
   spec::Problems of_file(path);
-  TokenizerOfJob tokenizer(FolderOf(path));
-  ModelOfJob model(FolderOf(path));
-  ASSIGN_OR_RETURN(const LoadedJob written, Read(path, options, tokenizer, model, of_file));
+  NamedFiles files(FolderOf(path));
+  ASSIGN_OR_RETURN(const LoadedJob written, Read(path, options, files, of_file));
   spec::ReadOptions open = options;
   open.settings.emplace_back("parallel=auto");
   open.settings.push_back(absl::StrCat(
       "resources.ranks=", options.ranks.value_or(written.file.job.resources().ranks())));
-  ASSIGN_OR_RETURN(const LoadedJob loaded, ReadJobAlone(path, open));
-  absl::StatusOr<RankedLayouts> ranked =
-      RankHere(loaded.file, Reader(path, open), profile, memory_bytes);
-  if (!ranked.ok()) return ToldAt("parallel", written, ranked.status());
+  ASSIGN_OR_RETURN(const LoadedJob loaded, ReadAlone(path, open, files));
+  ASSIGN_OR_RETURN(RankedLayouts ranked,
+                   RankHere(loaded.file, Reader(path, open, files), basis, KeptOf(written.file)));
+  if (!ranked.why_none.ok()) return ToldAt("parallel", written, ranked.why_none);
   return ranked;
 }
 
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
-                                  int64_t memory_bytes, const std::string& profile) {
+                                  const DecisionBasis& basis) {
   spec::Problems problems(path);
-  TokenizerOfJob tokenizer(FolderOf(path));
-  ModelOfJob model(FolderOf(path));
-  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, model, problems));
+  NamedFiles files(FolderOf(path));
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, files, problems));
   std::vector<std::string> decided;
-  if (problems.empty() && LeavesToDecide(loaded.file.job)) {
-    ASSIGN_OR_RETURN(loaded, Decided(loaded, options, profile, memory_bytes));
+  if (problems.empty() && planner::LeavesToDecide(loaded.file.job)) {
+    ASSIGN_OR_RETURN(loaded, Decided(loaded, options, basis, files));
     decided = loaded.notices;
   }
   JobSpec& job = loaded.file.job;
   const bool sizes_known =
       problems.empty() && job.model().has_vocab() && !job.parallel().automatic();
-  if (job.data().has_tokenizer()) tokenizer.Load(job.data().tokenizer());
+  if (job.data().has_tokenizer()) files.tokenizer.Load(job.data().tokenizer());
   ResolvePaths(FolderOf(path), job);
   FileCheck check(loaded.file, problems);
   check.Folder(job.model().has_from(), "model.from", job.model().from());
-  check.Model(model.status());
-  loaded.notices = model.notices();
+  check.Model(files.model.status());
+  loaded.notices = files.model.notices();
   loaded.notices.insert(loaded.notices.end(), decided.begin(), decided.end());
   if (job.model().has_layers() && job.model().has_from()) {
     check.Model(AddWeights(job.model().from(), job.mutable_model()));
@@ -428,9 +387,9 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   }
   check.Folder(job.model().has_adapter(), "model.adapter", job.model().adapter());
   check.Adapter();
-  check.Tokenizer(tokenizer);
+  check.Tokenizer(files.tokenizer);
   check.Data();
-  if (sizes_known) check.Fits(memory_bytes);
+  if (sizes_known) check.Fits(basis.memory_bytes);
   // Beside other problems `auto` is not decided, which is no problem of its own.
   if (job.parallel().automatic()) job.clear_parallel();
   if (job.memory().automatic()) job.clear_memory();

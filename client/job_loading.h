@@ -22,19 +22,18 @@ struct LoadedJob {
 };
 
 // Reads the file, resolves its paths against its folder, opens what it names, checks that Strata
-// can do it and that it can fit into `memory_bytes` (0: unknown). InvalidArgument (exit 2) or
+// can do it and that it can fit into the basis' memory. InvalidArgument (exit 2) or
 // ResourceExhausted (exit 3) with every problem, one line each, ending in a newline. What the file
-// leaves to be decided (`auto`) is, with the machine's profile (`profile`: --profile, or empty: the
-// user's). Creates
-// nothing: what follows from the content of data files comes with CompleteJob (job_data.h).
+// leaves to be decided (`auto`) is. Creates nothing: what follows from the content of data files
+// comes with CompleteJob (job_data.h).
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
-                                  int64_t memory_bytes, const std::string& profile = "");
+                                  const DecisionBasis& basis);
 
-// The legal layouts of a job's ranks, whatever layout it has, fastest first. Errors: ReadJobAlone's
-// and RankLayouts'.
+// The legal layouts of a job's ranks, whatever layout it has, fastest first: at least one. Errors:
+// ReadJobAlone's, RankHere's, and at `parallel` that no layout is legal.
 absl::StatusOr<RankedLayouts> RankLayoutsOf(const std::string& path,
-                                            const spec::ReadOptions& options, int64_t memory_bytes,
-                                            const std::string& profile);
+                                            const spec::ReadOptions& options,
+                                            const DecisionBasis& basis);
 
 // Only the file itself, its paths resolved: nothing that it names need be there (but the tokenizer
 // that is to tell model.vocab, and the config.json of model.from), and what Strata cannot train yet

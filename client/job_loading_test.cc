@@ -9,6 +9,7 @@
 #include "client/checkpoint_source.h"
 #include "client/feasibility.h"
 #include "client/metrics_path.h"
+#include "common/clock.h"
 #include "spec/good_job.h"
 
 namespace strata::client {
@@ -40,7 +41,7 @@ class JobLoading : public testing::Test {
     spec::ReadOptions options;
     options.settings = {"checkpoint.directory=saved"};
     for (std::string& setting : settings) options.settings.push_back(std::move(setting));
-    return LoadJob(folder_ + "/job.yaml", options, memory);
+    return LoadJob(folder_ + "/job.yaml", options, {.memory_bytes = memory});
   }
   std::string Told(std::vector<std::string> settings, int64_t memory = 0) {
     return std::string(Load(std::move(settings), memory).status().message());
@@ -83,7 +84,7 @@ TEST_F(JobLoading, AutoThatNoLayoutAnswersIsToldAtItsKey) {
         "train: {sequence: 33, global_batch: 8}\n"
         "parallel: auto\n");
   spec::ReadOptions options;
-  const auto told = [&] { return LoadJob(folder_ + "/auto.yaml", options, 0).status(); };
+  const auto told = [&] { return LoadJob(folder_ + "/auto.yaml", options, {}).status(); };
   options.ranks = 2;
   EXPECT_TRUE(told().ok()) << told();
   options.ranks = 7;
@@ -95,6 +96,101 @@ TEST_F(JobLoading, AutoThatNoLayoutAnswersIsToldAtItsKey) {
               HasSubstr("auto.yaml:4:1: parallel: auto looks at up to 64 ranks, not 65 — "));
 }
 
+TEST_F(JobLoading, WhatIsNotAboutLayoutsIsNotToldAtParallel) {
+  Write("auto.yaml",
+        "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+        "data: {train: [{path: text.txt}]}\n"
+        "parallel: auto\n");
+  const auto told =
+      LoadJob(folder_ + "/auto.yaml", {.ranks = 2}, {.profile = folder_ + "/no-profile"}).status();
+  EXPECT_THAT(std::string(told.message()), HasSubstr("/no-profile"));
+  EXPECT_THAT(std::string(told.message()), testing::Not(HasSubstr("auto.yaml:")));
+}
+
+TEST_F(JobLoading, AutoReadsTheModelsDirectoryOnceAndIsCorrectedByWhatWasLearned) {
+  Write("from.yaml",
+        "model: {from: the-model}\ndata: {train: [{path: text.txt}]}\n"
+        "train: {sequence: 32, global_batch: 8}\nparallel: auto\nresources: {ranks: 2}\n");
+  fs::create_directories(folder_ + "/the-model");
+  Write("the-model/config.json",
+        R"({"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2,
+            "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 256,
+            "max_position_embeddings": 64})");
+  DecisionBasis basis;
+  basis.learned = [&] {
+    fs::remove(folder_ + "/the-model/config.json");
+    planner::LearnedFamilies learned;
+    v1::PlanFamily& family = *learned.Add();
+    family.set_workload(
+        "llama 2 x 16, heads 2/2 x 8, ffn 24, vocab 256, sequence 32, full f32, cpu");
+    family.set_layout("tensor 2, data 1");
+    family.set_ratio(1.5);
+    family.set_steps(16);
+    return learned;
+  };
+  const auto ranked = RankLayoutsOf(folder_ + "/from.yaml", {}, basis);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_GE(ranked->candidates.size(), 4u);
+  for (const planner::Candidate& each : ranked->candidates) {
+    ASSERT_TRUE(each.correction.has_value()) << each.words.ToText();
+    EXPECT_EQ(each.correction->ratio, 1.5);
+  }
+  EXPECT_THAT(NoticesOf(*ranked)[0], HasSubstr("(1.5 × the predicted time, as 16 steps of "));
+}
+
+TEST_F(JobLoading, RankedLayoutsKeepWhatTheFileSaysBesideDegreesAndSharding) {
+  const auto sets = [&](const std::string& parallel) {
+    Write("kept.yaml",
+          "model: {family: llama, layers: 4, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+          "data: {train: [{path: text.txt}]}\ntrain: {sequence: 32, global_batch: 8}\n"
+          "parallel: " +
+              parallel + "\n");
+    const auto ranked = RankLayoutsOf(folder_ + "/kept.yaml", {}, {});
+    EXPECT_TRUE(ranked.ok()) << ranked.status();
+    std::vector<std::string> all;
+    for (const auto& each : ranked->candidates) all.push_back(each.settings[0]);
+    return all;
+  };
+  const std::vector<std::string> kept = sets(
+      "{pipeline: 2, pipeline_schedule: zero_bubble, virtual_shards: 4, "
+      "recompute: {save: [], layers: 0-1}}");
+  const auto has = [](const std::string& text) { return HasSubstr(text); };
+  EXPECT_THAT(kept, testing::Each(has("recompute: {save: [], layers: 0-1}")));
+  EXPECT_THAT(kept, testing::Each(has("virtual_shards: 4")));
+  EXPECT_THAT(kept, testing::Contains(has("pipeline: 2")));
+  EXPECT_THAT(kept, testing::Contains(has("data: 2")));
+  for (const std::string& each : kept) {
+    EXPECT_EQ(each.find("pipeline: 2") != std::string::npos,
+              each.find("pipeline_schedule: zero_bubble") != std::string::npos)
+        << each;
+  }
+  EXPECT_THAT(sets("{data: 2}"), testing::Each(testing::Not(has("virtual_shards"))));
+}
+
+TEST_F(JobLoading, ADecisionThatTakesLongSaysHowFarItIs) {
+  common::ManualClock clock;
+  spec::Problems problems("job.yaml");
+  const std::string text =
+      "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+      "data: {train: [{path: text.txt}]}\n"
+      "train: {sequence: 32, global_batch: 8}\nparallel: auto\nresources: {ranks: 2}\n";
+  const spec::JobFile file = spec::ReadJob(text, {}, problems);
+  std::vector<std::string> told;
+  const DecisionBasis basis = {.say = [&](const std::string& line) { told.push_back(line); },
+                               .clock = &clock};
+  double seconds = 0;  // that each layout takes
+  const ReadWith read = [&](const auto& settings) -> absl::StatusOr<v1::JobSpec> {
+    clock.Advance(seconds);
+    return spec::ReadJob(text, {.settings = settings}, problems).job;
+  };
+  ASSERT_TRUE(RankHere(file, read, basis).ok());
+  EXPECT_THAT(told, testing::IsEmpty());
+  seconds = 0.4;
+  ASSERT_TRUE(RankHere(file, read, basis).ok());
+  ASSERT_THAT(told, testing::Not(testing::IsEmpty()));
+  EXPECT_THAT(told[0], ContainsRegex("^auto: looking at layouts, 3 of [0-9]+ so far$"));
+}
+
 TEST_F(JobLoading, AutoBesideOtherProblemsIsNoProblem) {
   const std::string told = Told({"parallel=auto", "train.micro_batch=auto", "train.stepz=2"});
   EXPECT_THAT(told, HasSubstr("train.stepz"));
@@ -103,7 +199,7 @@ TEST_F(JobLoading, AutoBesideOtherProblemsIsNoProblem) {
 
 TEST_F(JobLoading, ModelDirectoriesTellTheModelOrWhatIsWrongWithThem) {
   Write("from.yaml", "model: {from: the-model}\ndata: {train: [{path: text.txt}]}\n");
-  const auto load = [&] { return LoadJob(folder_ + "/from.yaml", {}, 0); };
+  const auto load = [&] { return LoadJob(folder_ + "/from.yaml", {}, {}); };
   const auto told = [&] { return std::string(load().status().message()); };
   EXPECT_THAT(told(), ContainsRegex("from.yaml:1:15: model.from: .*/the-model: no such directory"));
   fs::create_directories(folder_ + "/the-model");
@@ -160,7 +256,7 @@ TEST_F(JobLoading, CheckpointsStandInTheJobsDirectoryByDefault) {
   Write("least.yaml",
         "model: {family: llama, layers: 1, hidden: 8, heads: 2, ffn: 8}\n"
         "data: {train: [{path: text.txt}]}\n");
-  auto job = LoadJob(folder_ + "/least.yaml", {}, 0);
+  auto job = LoadJob(folder_ + "/least.yaml", {}, {});
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_TRUE(PrepareDirectories(folder_ + "/run", false, *job).ok());
   EXPECT_EQ(job->file.job.checkpoint().directory(), folder_ + "/run/checkpoints");
@@ -173,7 +269,7 @@ TEST_F(JobLoading, PathsThatAreNotUtf8AreRefused) {
   EXPECT_EQ(std::string(refused.message()),
             "--dir /runs/caf\\xe9: not UTF-8 — rename it, or choose another\n");
   Write("caf\xe9.yaml", spec::Changed("/box/text.txt", folder_ + "/text.txt"));
-  EXPECT_THAT(std::string(LoadJob(folder_ + "/caf\xe9.yaml", {}, 0).status().message()),
+  EXPECT_THAT(std::string(LoadJob(folder_ + "/caf\xe9.yaml", {}, {}).status().message()),
               HasSubstr("not UTF-8"));
   fs::create_directories(folder_ + "/caf\xe9/step-00000001");
   EXPECT_THAT(std::string(FindCheckpoint(folder_ + "/caf\xe9").status().message()),
@@ -244,7 +340,9 @@ TEST_F(JobLoading, ModelOfADirectoryThatFitsNowhereIsInfeasibleWithTheBytes) {
             "intermediate_size": 4096, "num_hidden_layers": 8, "vocab_size": 256,
             "max_position_embeddings": 64})");
   Write("from.yaml", "model: {from: the-model}\ndata: {train: [{path: text.txt}]}\n");
-  const auto load = [&](int64_t memory) { return LoadJob(folder_ + "/from.yaml", {}, memory); };
+  const auto load = [&](int64_t memory) {
+    return LoadJob(folder_ + "/from.yaml", {}, {.memory_bytes = memory});
+  };
   const auto job = load(int64_t{1} << 30);
   EXPECT_EQ(job.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(

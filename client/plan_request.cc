@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -65,10 +66,10 @@ absl::StatusOr<T> WordOf(absl::string_view key, absl::string_view value,
 
 absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pins& pins) {
   const std::map<absl::string_view, std::optional<int64_t>*> degrees = {
-      {"tensor", &pins.tensor},          {"pipeline", &pins.pipeline},
-      {"virtual_stages", &pins.chunks},  {"context", &pins.context},
-      {"expert", &pins.expert},          {"data", &pins.data},
-      {"micro_batch", &pins.micro_batch}};
+      {"tensor", &pins.tensor},           {"pipeline", &pins.pipeline},
+      {"virtual_stages", &pins.chunks},   {"context", &pins.context},
+      {"expert", &pins.expert},           {"data", &pins.data},
+      {"micro_batch", &pins.micro_batch}, {"shard_group", &pins.shard_group}};
   if (const auto degree = degrees.find(key); degree != degrees.end()) {
     int64_t number = 0;
     if (!absl::SimpleAtoi(value, &number) || number < 1) {
@@ -101,9 +102,10 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
                                                     {"all", Offload::kAll}}));
     return absl::OkStatus();
   }
-  return FlagError("--pin", absl::StrCat(key,
-                                         ": one of tensor, pipeline, virtual_stages, context, "
-                                         "expert, data, micro_batch, shard, recompute, offload"));
+  return FlagError(
+      "--pin", absl::StrCat(key,
+                            ": one of tensor, pipeline, virtual_stages, context, "
+                            "expert, data, micro_batch, shard, shard_group, recompute, offload"));
 }
 
 absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments) {
@@ -220,13 +222,15 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   planner::MachineRequest wanted = basis.machine;
   std::optional<planner::ClusterPart> part;
   if (cluster.has_value()) {
-    const auto made = topology::Cluster::Make(*std::move(cluster));
+    auto made = topology::Cluster::Make(*std::move(cluster));
     if (!made.ok()) return FlagError("--vary", made.status().message());
     auto found = planner::PartOf(*made, basis.kind, devices, {});
     if (!found.ok()) return FlagError("--topology", found.status().message());
     part = *std::move(found);
     wanted.gpu = part->kind;
     devices = part->devices;
+    question.kind = part->kind;
+    question.cluster = std::make_shared<const topology::Cluster>(*std::move(made));
   }
   if (devices == 0) return FlagError("--devices", "say how many, or give --topology FILE");
   auto found = planner::Catalog::Shipped().Find(wanted);
@@ -284,7 +288,7 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   } else {
     basis.machine.gpu = arguments.Text("--device", "h100");
   }
-  LoadedPlan loaded{.model = model.name};
+  LoadedPlan loaded{.model = model.name, .sizes = model.spec};
   loaded.price_per_device_hour = arguments.Number("--price").value_or(0);
   loaded.run_tokens = arguments.Number("--tokens").value_or(0);
   ASSIGN_OR_RETURN(const auto variations, Variations(arguments));
@@ -312,7 +316,7 @@ std::vector<Flag> PlanFlags() {
   top.most = 1000;
   Flag pin = {"--pin", Kind::kText, "KEY=VALUE,…",
               "what is decided: tensor, pipeline, virtual_stages, context, expert, data, "
-              "micro_batch, shard, recompute, offload"};
+              "micro_batch, shard, shard_group, recompute, offload"};
   pin.repeated = true;
   Flag vary = {"--vary", Kind::kText, "KEY=V1,V2,…",
                "the best layout for each: domain, devices, global_batch, "

@@ -2,12 +2,15 @@
 #ifndef STRATA_CLIENT_PLAN_REQUEST_H_
 #define STRATA_CLIENT_PLAN_REQUEST_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/command_line/command.h"
+#include "model/model_spec.h"
 #include "planner/search/search.h"
+#include "topology/cluster.h"
 
 namespace strata::client {
 
@@ -15,10 +18,13 @@ namespace strata::client {
 struct PlanQuestion {
   std::string settings;  // "links.zone.oversubscription=7 domain=72"
   planner::SearchRequest request;
+  std::shared_ptr<const topology::Cluster> cluster;  // null: no topology was given
+  std::string kind;                                  // of its devices that are meant
 };
 
 struct LoadedPlan {
   std::string model, gpu, network;
+  model::ModelSpec sizes;
   std::string calibration;           // what the times were calibrated with
   double price_per_device_hour = 0;  // 0: not known
   double run_tokens = 0;             // of the whole run; 0: not said

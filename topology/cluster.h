@@ -99,6 +99,7 @@ class Cluster {
   // outer one that has one, else of the nearest inner one; without any, 1 GB/s and 10 µs are
   // assumed.
   const Link& LinkAt(int depth) const { return links_[depth]; }
+  bool has_links() const { return !described_.empty(); }  // whether any was described
   // zone/rack/…: the values above the node, joined by '/'.
   std::string PathOf(int node) const;
   // What would make this cluster again; nodes in topology order.

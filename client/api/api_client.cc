@@ -212,6 +212,11 @@ class GrpcApiClient final : public ApiClient {
                                        v1::GetPolicyRequest());
   }
 
+  absl::StatusOr<v1::ListPlanFamiliesResponse> ListPlanFamilies() override {
+    return Call<v1::ListPlanFamiliesResponse>(
+        *cluster_, &v1::ClusterService::Stub::ListPlanFamilies, v1::ListPlanFamiliesRequest());
+  }
+
   absl::StatusOr<v1::JoinToken> CreateJoinToken(
       const v1::CreateJoinTokenRequest& request) override {
     return Call<v1::JoinToken>(*access_, &v1::AccessService::Stub::CreateJoinToken, request);

@@ -91,6 +91,7 @@ class ApiClient {
   virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
+  virtual absl::StatusOr<v1::ListPlanFamiliesResponse> ListPlanFamilies() = 0;
   virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
   // Not idempotent: a token whose answer was lost stays, unused, until it is over.
   virtual absl::StatusOr<v1::JoinToken> CreateJoinToken(

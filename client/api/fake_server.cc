@@ -221,6 +221,13 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
+  grpc::Status ListPlanFamilies(grpc::ServerContext* context, const v1::ListPlanFamiliesRequest*,
+                                v1::ListPlanFamiliesResponse* response) override {
+    if (const auto refused = Before(context, "ListPlanFamilies"); !refused.ok()) return refused;
+    *response = script_.plan_families;
+    return grpc::Status::OK;
+  }
+
   grpc::Status GetIdentity(grpc::ServerContext* context, const v1::GetIdentityRequest*,
                            v1::Identity* response) override {
     if (const auto refused = Before(context, "GetIdentity"); !refused.ok()) return refused;

@@ -63,6 +63,7 @@ class FakeServer {
   int calls(const std::string& method) const;
   int page_size = 2;  // of lists
   v1::Identity identity;
+  v1::ListPlanFamiliesResponse plan_families;
   Handler<v1::ListAuditRecordsRequest, v1::ListAuditRecordsResponse> audit;
 
  private:

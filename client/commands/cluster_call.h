@@ -4,6 +4,7 @@
 
 #include <google/protobuf/duration.pb.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "client/api/api_client.h"
 #include "client/command_line/command.h"
+#include "client/decide_layout.h"
 #include "client/server_address.h"
 
 namespace strata::client {
@@ -25,6 +27,12 @@ absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address
 // The controller that --server, STRATA_SERVER or the last `strata up` names. Prints what is wrong
 // and returns null with its exit code in `code` otherwise.
 std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal, int& code);
+
+// What `auto` is decided with: what the cluster has learned of plans (asked for when it is needed;
+// of a cluster that does not answer within some seconds it is told, and nothing is known; without a
+// cluster nothing is), and who hears of what takes long. Borrows `terminal`.
+DecisionBasis DeciderFor(const absl::StatusOr<ServerAddress>& server, int64_t memory_bytes,
+                         const std::string& profile, Terminal& terminal);
 
 // Prints why a call failed and returns the exit code.
 int FailCall(const absl::Status& status, Terminal& terminal);

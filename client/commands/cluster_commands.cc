@@ -38,6 +38,27 @@ std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal,
   return nullptr;
 }
 
+DecisionBasis DeciderFor(const absl::StatusOr<ServerAddress>& server, int64_t memory_bytes,
+                         const std::string& profile, Terminal& terminal) {
+  DecisionBasis basis{.memory_bytes = memory_bytes, .profile = profile};
+  basis.say = [&terminal](const std::string& line) { terminal.Say(line); };
+  if (!server.ok()) return basis;
+  basis.learned = [&terminal, address = *server]() -> planner::LearnedFamilies {
+    absl::Status status;
+    if (const auto client = ClientOf(address, terminal); client.ok()) {
+      const auto learned = (*client)->ListPlanFamilies();
+      if (learned.ok()) return learned->families();
+      status = learned.status();
+    } else {
+      status = client.status();
+    }
+    terminal.Say(absl::StrCat("auto: what earlier steps took is not known (", status.message(),
+                              "): predictions are not corrected"));
+    return {};
+  };
+  return basis;
+}
+
 int FailCall(const absl::Status& status, Terminal& terminal) {
   terminal.Error(status.message().empty() ? status.ToString() : std::string(status.message()));
   return ExitCodeOfCall(status);

@@ -16,8 +16,11 @@
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
 #include "planner/data_degrees.h"
+#include "planner/performance/catalog.h"
+#include "planner/search/job_choice.h"
 #include "planner/traffic.h"
 #include "scheduler/placement/placement.h"
+#include "scheduler/placement/step_time.h"
 
 namespace strata::client {
 namespace {
@@ -70,6 +73,19 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   return shape;
 }
 
+std::vector<scheduler::OrderTime> StepTimesOf(const topology::Cluster& cluster,
+                                              const LoadedJob& loaded,
+                                              const scheduler::Shape& shape,
+                                              const scheduler::Placement& placement) {
+  const v1::JobSpec& job = loaded.file.job;
+  const auto model = ModelOf(job);
+  if (!model.ok()) return {};
+  const auto choice =
+      planner::ChoiceOf(planner::Catalog::Shipped(), {.spec = *model}, job, placement.kind);
+  if (!choice.has_value()) return {};
+  return scheduler::StepTimes(*choice, cluster, shape, placement);
+}
+
 // The nodes of a placement in the order of their first ranks, as a host file lists them.
 void TellNames(const topology::Cluster& cluster, const PlacementAnswer& answer,
                Terminal& terminal) {
@@ -106,6 +122,7 @@ int Place(const Arguments& arguments, Terminal& terminal) {
   answer.seconds = clock.Now() - begin;
   if (answer.placement) {
     answer.compared = scheduler::CompareOrders(*cluster, *shape, *answer.placement);
+    answer.step_times = StepTimesOf(*cluster, *loaded, *shape, *answer.placement);
   } else {
     answer.refusal = scheduler::WhyNot(*cluster, occupancy, *shape);
   }

@@ -81,6 +81,26 @@ TEST(PlaceCommand, TellsRanksTrafficAndOtherOrders) {
   EXPECT_GT(told["traffic"]["data"]["bytes_per_edge"], 0);
 }
 
+TEST(PlaceCommand, TellsHowLongAStepTakesInEachOrder) {
+  const std::string job = Job("{tensor: 8, pipeline: 2, data: 2}");
+  const json told = json::parse(Place(Cluster(), job, "json").out);
+  const double placed = told["step_seconds"];
+  EXPECT_GT(placed, told["exposed_seconds"]);
+  for (const char* name : {"contiguous", "random", "hostname"}) {
+    EXPECT_GE(told["compared_step_seconds"][name], placed) << name;
+  }
+  EXPECT_THAT(Place(Cluster(), job, "table").out, testing::ContainsRegex("exposed +step"));
+  // Of CPUs nobody knows it.
+  const std::string map = FileWith("cpus.yaml", R"(levels: [domain]
+nodes:
+  - {name: "a[0-3]", at: {domain: "d{i}"}, device: cpu, devices: 8}
+)");
+  const Outcome of_cpus = Place(map, job, "json", {"resources.device=cpu"});
+  EXPECT_TRUE(json::parse(of_cpus.out)["step_seconds"].is_null()) << of_cpus.err;
+  EXPECT_THAT(Place(map, job, "table", {"resources.device=cpu"}).out,
+              Not(testing::ContainsRegex("exposed +step")));
+}
+
 TEST(PlaceCommand, ForPeopleTellsZonesAndBytes) {
   const Outcome got = Place(Cluster(), Job("{tensor: 8, pipeline: 2, data: 2}"), "table");
   ASSERT_EQ(got.code, 0) << got.err;

@@ -88,7 +88,7 @@ TEST(Plan, PinnedLayoutIsEvaluatedAlone) {
   const json plans =
       PlanOf({"--model", "llama-3.1-405b", "--devices", "16384", "--global-batch", "2048", "--pin",
               "tensor=8,pipeline=16,virtual_stages=8,context=1,micro_batch=1", "--pin",
-              "shard=zero1,recompute=none,offload=none"})["plans"];
+              "shard=zero1,shard_group=128,recompute=none,offload=none"})["plans"];
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0]["parallel"],
             json::parse(R"({"tensor": 8, "pipeline": 16, "pipeline_schedule": "interleaved",
@@ -151,6 +151,22 @@ nodes:
   - {name: n2, at: {zone: z0, domain: d2}, device: h100, devices: 8}
   - {name: n3, at: {zone: z0, domain: d3}, device: h100, devices: 8}
 )";
+
+TEST(Plan, TheFastestIsPlacedOnTheClusterAndTimedInEachOrder) {
+  const std::string file = FileWith("cluster.yaml", kPlanTopology);
+  const std::vector<std::string> flags = {"--model", "llama-3.1-70b",  "--topology",
+                                          file,      "--global-batch", "64"};
+  const json plans = PlanOf(flags)["plans"];
+  const json& map = plans[0]["rank_map"];
+  EXPECT_NEAR(map["seconds"], plans[0]["seconds"], 0.05 * plans[0]["seconds"].get<double>());
+  for (const char* order : {"contiguous", "random", "hostname"}) {
+    EXPECT_GE(map[order], map["seconds"]) << order;
+  }
+  EXPECT_FALSE(plans[1].contains("rank_map"));
+  std::vector<std::string> typed = {"plan"};
+  typed.insert(typed.end(), flags.begin(), flags.end());
+  EXPECT_THAT(RunTyped(typed).out, HasSubstr("Placed on the cluster, 1 takes "));
+}
 
 TEST(Plan, OversubscribedNetworksOfATopologyAreSlower) {
   const std::string file = FileWith("cluster.yaml", kPlanTopology);

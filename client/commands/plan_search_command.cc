@@ -3,11 +3,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
 #include "client/plan_request.h"
+#include "client/server_address.h"
 #include "client/views/plan_view.h"
 #include "planner/search/search.h"
 
@@ -20,7 +22,8 @@ int PlanJob(const Arguments& arguments, Terminal& terminal) {
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--devices");
   const absl::StatusOr<RankedLayouts> ranked = RankLayoutsOf(
-      arguments.positional()[0], options, UsableMemory(), arguments.Text("--profile"));
+      arguments.positional()[0], options,
+      DeciderFor(ResolveServer(""), UsableMemory(), arguments.Text("--profile"), terminal));
   if (!ranked.ok()) return Fail(ranked.status(), terminal);
   if (!ranked->notice.empty()) {
     terminal.Say(absl::StrCat("usual rates, as ", ranked->notice));

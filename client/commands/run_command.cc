@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_data.h"
@@ -13,6 +14,7 @@
 #include "client/machine_profile.h"
 #include "client/metrics_path.h"
 #include "client/run_presenter.h"
+#include "client/server_address.h"
 #include "client/worker_process.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
@@ -57,8 +59,9 @@ absl::StatusOr<PreparedRun> PrepareRun(const Arguments& arguments, Terminal& ter
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--ranks");
-  ASSIGN_OR_RETURN(LoadedJob loaded, LoadJob(arguments.positional()[0], options, UsableMemory(),
-                                             arguments.Text("--profile")));
+  ASSIGN_OR_RETURN(LoadedJob loaded, LoadJob(arguments.positional()[0], options,
+                                             DeciderFor(ResolveServer(""), UsableMemory(),
+                                                        arguments.Text("--profile"), terminal)));
   const std::string metrics = arguments.Text("--metrics");
   const std::string directory =
       Absolute(arguments.Text("--dir", absl::StrCat("strata-runs/", loaded.file.job.name())));

@@ -77,7 +77,8 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   options.settings = arguments.All("--set");
   // A cluster's memory is the controller's to judge, unless the cluster is this machine.
   const int64_t memory = !address.ok() || address->is_loopback() ? UsableMemory() : 0;
-  absl::StatusOr<LoadedJob> loaded = LoadJob(arguments.positional()[0], options, memory);
+  absl::StatusOr<LoadedJob> loaded =
+      LoadJob(arguments.positional()[0], options, DeciderFor(address, memory, "", terminal));
   if (!loaded.ok()) return Fail(loaded.status(), terminal);
   const bool only_validate = arguments.Has("--validate-only");
   const std::string output = arguments.Text("--output", "table");

@@ -211,6 +211,8 @@ std::string BytesTable(const Cluster& cluster, const PlacementAnswer& answer) {
   std::vector<std::string> heading = {"BYTES PER STEP"};
   for (const int depth : AccountedDepths(cluster)) heading.push_back(cluster.DepthName(depth));
   heading.push_back("exposed");
+  const bool timed = !answer.step_times.empty();
+  if (timed) heading.push_back("step");
   // What counts before bytes, where there is any of it.
   bool pipelines = answer.placement->cost.split_pipelines > 0;
   bool contexts = answer.placement->cost.split_contexts > 0;
@@ -221,12 +223,14 @@ std::string BytesTable(const Cluster& cluster, const PlacementAnswer& answer) {
   if (pipelines) heading.push_back("split pipelines");
   if (contexts) heading.push_back("split contexts");
   std::vector<std::vector<std::string>> rows;
+  size_t next = 0;  // of step_times, which are in the same order
   const auto add = [&](const std::string& name, const Cost& cost) {
     std::vector<std::string> row = {name};
     for (const int depth : AccountedDepths(cluster)) {
       row.push_back(common::FormatDecimal(cost.bytes[depth], "B"));
     }
     row.push_back(common::FormatSeconds(cost.exposed_seconds));
+    if (timed) row.push_back(common::FormatSeconds(answer.step_times[next++].seconds));
     if (pipelines) row.push_back(absl::StrCat(cost.split_pipelines));
     if (contexts) row.push_back(absl::StrCat(cost.split_contexts));
     rows.push_back(std::move(row));
@@ -323,6 +327,11 @@ Json ToJson(const Cluster& cluster, const Shape& shape, const PlacementAnswer& a
     told["compared_split_contexts"][other.name] = other.cost.split_contexts;
   }
   told["exposed_seconds"] = placement.cost.exposed_seconds;
+  told["step_seconds"] = nullptr;
+  for (const scheduler::OrderTime& time : answer.step_times) {
+    (time.order == "placed" ? told["step_seconds"] : told["compared_step_seconds"][time.order]) =
+        time.seconds;
+  }
   told["split_pipelines"] = placement.cost.split_pipelines;
   told["split_contexts"] = placement.cost.split_contexts;
   told["seconds"] = answer.seconds;

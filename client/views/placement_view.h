@@ -8,6 +8,7 @@
 
 #include "client/views/structured.h"
 #include "scheduler/placement/placement.h"
+#include "scheduler/placement/step_time.h"
 #include "topology/cluster.h"
 
 namespace strata::client {
@@ -16,6 +17,9 @@ namespace strata::client {
 struct PlacementAnswer {
   std::optional<scheduler::Placement> placement;
   std::vector<scheduler::Comparison> compared;
+  // Of a step, predicted, as placed and in the orders compared; empty: nobody knows these devices'
+  // or this kind of job's.
+  std::vector<scheduler::OrderTime> step_times = {};
   scheduler::Refusal refusal;  // without a placement
   double seconds = 0;          // that finding it took
   bool shard_groups = false;   // the job names parallel.shard_group: so does what is nearest

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/plan_rank_map.h"
 #include "client/terminal/table.h"
 #include "common/units.h"
 #include "planner/search/explain.h"
@@ -13,9 +14,18 @@
 namespace strata::client {
 namespace {
 
+using planner::Candidate;
 using planner::RankedPlan;
 using planner::SearchRequest;
 using planner::SearchResult;
+
+using RankMap = std::vector<scheduler::OrderTime>;
+
+// Of a question's fastest plan.
+RankMap MapOf(const LoadedPlan& plan, const std::vector<SearchResult>& results, size_t question) {
+  const std::vector<RankedPlan>& plans = results[question].plans;
+  return plans.empty() ? RankMap() : RankMapTimes(plan, plan.questions[question], plans.front());
+}
 
 struct Rates {
   double tokens_per_device = 0;  // a second
@@ -65,7 +75,7 @@ std::string WhyOf(const SearchRequest& request, const SearchResult& result, size
 }
 
 Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchResult& result,
-            size_t index) {
+            size_t index, const RankMap& rank_map) {
   const RankedPlan& ranked = result.plans[index];
   Json terms = Json::object();
   for (const auto& [name, seconds] : planner::NamedTerms(ranked.step.terms)) terms[name] = seconds;
@@ -83,6 +93,9 @@ Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchRe
     if (plan.run_tokens > 0) json["price_of_run"] = rates.run;
   }
   if (plan.run_tokens > 0) json["days_of_run"] = rates.run_days;
+  for (const scheduler::OrderTime& time : rank_map) {
+    json["rank_map"][time.order == "placed" ? "seconds" : time.order] = time.seconds;
+  }
   return json;
 }
 
@@ -104,6 +117,20 @@ std::string Bar(const RankedPlan& ranked, double longest, bool unicode) {
     for (; drawn < end; ++drawn) bar += unicode ? kUnicode[p] : kPlain[p];
   }
   return bar;
+}
+
+// "Placed on the cluster …", of the fastest; nothing where it was not placed.
+std::string RankMapText(const RankMap& rank_map) {
+  if (rank_map.empty()) return "";
+  std::string others;
+  for (const scheduler::OrderTime& time : rank_map) {
+    if (time.order == "placed") continue;
+    absl::StrAppend(&others, others.empty() ? "" : ", ", time.order, " ",
+                    common::FormatShortSeconds(time.seconds));
+  }
+  return absl::StrCat("\nPlaced on the cluster, 1 takes ",
+                      common::FormatShortSeconds(rank_map.front().seconds),
+                      " a step; in other orders of the same devices: ", others, "\n");
 }
 
 std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
@@ -164,8 +191,10 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& re
       planner::NameOf(first.precision), "; times as calibrated by ", plan.calibration, "\n");
   if (plan.questions.size() == 1) {
     absl::StrAppend(&text, results[0].legal, " legal layouts\n\n");
-    return text + (results[0].plans.empty() ? NothingFits(first, results[0])
-                                            : RankedText(plan, first, results[0], unicode));
+    return text +
+           (results[0].plans.empty() ? NothingFits(first, results[0])
+                                     : RankedText(plan, first, results[0], unicode)) +
+           RankMapText(MapOf(plan, results, 0));
   }
   std::vector<std::vector<std::string>> rows;
   for (size_t q = 0; q < results.size(); ++q) {
@@ -194,7 +223,8 @@ Json ToJson(const LoadedPlan& plan, const std::vector<SearchResult>& results) {
   const auto plans = [&](size_t q, size_t most) {
     Json list = Json::array();
     for (size_t i = 0; i < std::min(most, results[q].plans.size()); ++i) {
-      list.push_back(JsonOf(plan, plan.questions[q].request, results[q], i));
+      list.push_back(JsonOf(plan, plan.questions[q].request, results[q], i,
+                            i == 0 ? MapOf(plan, results, q) : RankMap()));
     }
     return list;
   };
@@ -227,11 +257,14 @@ std::string WhyOf(const std::vector<Candidate>& layouts, size_t index) {
   if (!layout.fits) return "does not fit into the memory there is";
   std::string waits;
   for (const auto& [name, seconds] : layout.terms) {
-    if (name == "compute" || seconds < 0.02 * layout.seconds) continue;
+    if (name == "compute" || name == "correction" || seconds < 0.02 * layout.seconds) continue;
     absl::StrAppendFormat(&waits, "%s%s %.0f %%", waits.empty() ? "" : ", ", name,
                           100 * seconds / layout.seconds);
   }
   if (waits.empty()) waits = "waits for nothing of note";
+  if (layout.correction.has_value()) {
+    absl::StrAppend(&waits, "; ", planner::ToText(*layout.correction));
+  }
   if (index == 0) return waits;
   return absl::StrFormat("%.1f %% slower: %s", 100 * (layout.seconds / layouts[0].seconds - 1),
                          waits);
@@ -262,6 +295,10 @@ Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top) {
                      {"terms", terms},
                      {"why", WhyOf(layouts, i)},
                      {"set", layout.settings}});
+    if (!layout.correction.has_value()) continue;
+    plans.back()["correction"] = {{"ratio", layout.correction->ratio},
+                                  {"steps", layout.correction->steps},
+                                  {"of", layout.correction->of_layout ? "layout" : "workload"}};
   }
   return {{"plans", plans}, {"layouts", layouts.size()}};
 }

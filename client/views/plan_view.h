@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "client/auto_layout.h"
 #include "client/plan_request.h"
 #include "client/views/structured.h"
+#include "planner/search/auto_layout.h"
 #include "planner/search/search.h"
 
 namespace strata::client {
@@ -15,14 +15,16 @@ namespace strata::client {
 // One result per question of the plan.
 std::string PlanText(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
                      bool unicode);
-// {plans: [{parallel, memory, seconds, terms, why, …}]}; of several questions, {variations: [{set,
-// plans}]} with the best of each.
+// {plans: [{parallel, memory, seconds, terms, why, …}]}; with a topology the first has also
+// {rank_map: {seconds, contiguous, random, hostname}}, of a step as it would be placed; of several
+// questions, {variations: [{set, plans}]} with the best of each.
 Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results);
 
 // The first `top` of a job's layouts.
-std::string LayoutsText(const std::vector<Candidate>& layouts, size_t top);
-// {plans: [{parallel, memory, seconds, terms, why, set}]}; `set`: what --set would say.
-Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top);
+std::string LayoutsText(const std::vector<planner::Candidate>& layouts, size_t top);
+// {plans: [{parallel, memory, seconds, terms, why, set}]}; `set`: what --set would say. With what
+// steps of earlier jobs took also {correction: {ratio, steps, of: layout or workload}}.
+Json LayoutsJson(const std::vector<planner::Candidate>& layouts, size_t top);
 
 }  // namespace strata::client
 

@@ -44,6 +44,7 @@ constexpr Row kTable[] = {
 
     {"* * * * * - - -", "ClusterService/GetCluster"},
     {"* * * * * - - -", "ClusterService/GetTopology"},
+    {"* * * * * - - -", "ClusterService/ListPlanFamilies"},
     {"* * * * * - - -", "ClusterService/GetNode"},
     {"* * * * * - - -", "ClusterService/ListNodes"},
     {"* * * * * - - -", "ClusterService/WatchNodes"},

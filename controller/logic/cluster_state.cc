@@ -200,6 +200,7 @@ const char* WithoutRecord(const Write& write) {
   if (write.table == "events") return "its job's list has a gap";
   if (write.table == "nodes") return "the node is neither drained nor in quarantine any more";
   if (write.table == RemovedNodes::kTable) return "the deleted node's old certificates are good";
+  if (write.table == PlanFamilies::kTable) return "plans like it are predicted uncorrected";
   if (write.table == AuditTrail::kTable) return "nobody learns who did what it tells of";
   if (write.key == kPolicyKey) return "the default policy is in force";
   if (write.key == kIdentityKey) return "it is another cluster, which no agent of this one joins";
@@ -335,6 +336,7 @@ absl::Status Restore(ClusterState& state, const std::vector<Write>& records) {
     const bool read = write.table == "nodes"                ? RestoreNode(state, write)
                       : write.table == "meta"               ? RestoreMeta(state, write)
                       : write.table == AuditTrail::kTable   ? state.audit.Restore(write)
+                      : write.table == PlanFamilies::kTable ? state.plan_families.Restore(write)
                       : write.table == RemovedNodes::kTable ? state.removed_nodes.Restore(write)
                                                             : state.join_tokens.Restore(write);
     if (!read) unreadable.push_back(&write);

@@ -19,6 +19,7 @@
 #include "controller/logic/job_folders.h"
 #include "controller/logic/join_tokens.h"
 #include "controller/logic/node_table.h"
+#include "controller/logic/plan_families.h"
 #include "controller/logic/removed_nodes.h"
 #include "controller/logic/scheduler_state.h"
 #include "controller/logic/timing.h"
@@ -80,6 +81,7 @@ struct ClusterState {
   double restored_until = 0;
   SchedulerState scheduler;
   AuditTrail audit;
+  PlanFamilies plan_families;
 
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.

@@ -105,9 +105,10 @@ absl::StatusOr<Effects> Core::Load(const std::vector<Write>& records, double wal
 }
 
 absl::StatusOr<v1::JobRecord> Core::CreateJob(const v1::CreateJobRequest& request, Effects& effects,
-                                              const std::string& actor) {
+                                              const std::string& actor,
+                                              const DecidedSpec* decided) {
   return impl_->Change(effects, [&](JobMachine& machine) {
-    return controller::CreateJob(impl_->state, machine, request, actor, effects);
+    return controller::CreateJob(impl_->state, machine, request, actor, decided, effects);
   });
 }
 
@@ -240,6 +241,8 @@ bool Core::HasNode(const std::string& name) const {
 }
 
 const RemovedNodes& Core::removed_nodes() const { return impl_->state.removed_nodes; }
+
+const PlanFamilies& Core::plan_families() const { return impl_->state.plan_families; }
 
 const JoinTokens& Core::join_tokens() const { return impl_->state.join_tokens; }
 JoinTokens& Core::join_tokens() { return impl_->state.join_tokens; }

@@ -23,6 +23,7 @@
 #include "controller/logic/effects.h"
 #include "controller/logic/job_record.h"
 #include "controller/logic/join_tokens.h"
+#include "controller/logic/plan_families.h"
 #include "controller/logic/removed_nodes.h"
 #include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -30,6 +31,12 @@
 #include "topology/cluster.h"
 
 namespace strata::controller {
+
+// What the autos of a job's spec were decided to be before it came here.
+struct DecidedSpec {
+  v1::JobSpec spec;
+  std::string why;  // one line, of the job's first event
+};
 
 class Core {
  public:
@@ -50,8 +57,11 @@ class Core {
 
   // Requests. What is returned is for the client once the effects' writes are durable.
   // `actor`: who asks (users/NAME), as events tell it; empty: nobody known.
+  // `decided`: instead of the request's spec; null: that has no autos. A request that is repeated
+  // needs none.
   absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects,
-                                          const std::string& actor = "");
+                                          const std::string& actor = "",
+                                          const DecidedSpec* decided = nullptr);
   absl::StatusOr<v1::JobRecord> CancelJob(const v1::CancelJobRequest& request, Effects& effects,
                                           const std::string& actor = "");
   absl::StatusOr<v1::JobRecord> UpdateJob(const v1::UpdateJobRequest& request, Effects& effects,
@@ -87,6 +97,7 @@ class Core {
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME
   const RemovedNodes& removed_nodes() const;
+  const PlanFamilies& plan_families() const;
   const JoinTokens& join_tokens() const;
   JoinTokens& join_tokens();
   // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With

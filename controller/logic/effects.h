@@ -23,7 +23,7 @@ namespace strata::controller {
 // (key: jobs/NAME/NUMBER, value: JobEvent), "meta" (controller_term, resource_version,
 // deletion_version, policy, identity), "nodes" (key: nodes/NAME; what must survive: device, count,
 // locality, drained, quarantined), "tokens" and "token_uses" (join_tokens.h), "audit" (key:
-// sequence).
+// sequence), "plan_families" (plan_families.h).
 struct Write {
   std::string table;
   std::string key;

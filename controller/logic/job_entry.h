@@ -15,6 +15,7 @@
 
 #include "controller/logic/checkpoint_commits.h"
 #include "controller/logic/job_record.h"
+#include "controller/logic/plan_families.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/records.pb.h"
@@ -101,6 +102,7 @@ struct EpochRun {
   int64_t pace_step = 0;
   double paced_at = 0;
   double stepped_at = 0;
+  StepComparison comparison;  // of its steps with what was predicted
 };
 
 // An epoch that was given up for its nodes' silence alone. Until the next one begins it goes on

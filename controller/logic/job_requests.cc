@@ -57,11 +57,10 @@ bool SameRequest(const v1::JobRecord& kept, const v1::Job& asked) {
          Canonical(kept.spec()) == Canonical(asked.spec());
 }
 
-absl::Status CheckRequest(const v1::CreateJobRequest& request) {
-  RETURN_IF_ERROR(CheckDuration("ttl_after_finished", request.job().ttl_after_finished()));
-  const v1::Job& job = request.job();
+absl::Status CheckRequest(const v1::Job& job, const std::string& request_id) {
+  RETURN_IF_ERROR(CheckDuration("ttl_after_finished", job.ttl_after_finished()));
   RETURN_IF_ERROR(CheckJobName(job.name()));
-  if (request.request_id().size() > kMostRequestIdBytes) {
+  if (request_id.size() > kMostRequestIdBytes) {
     return InvalidField("request_id", absl::StrCat("at most ", kMostRequestIdBytes, " bytes"));
   }
   if (!job.has_spec() || !job.spec().has_model()) return InvalidField("spec", "a job needs one");
@@ -159,14 +158,20 @@ absl::Status NoSuchJob(const std::string& name) {
 
 absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine,
                                         const v1::CreateJobRequest& request,
-                                        const std::string& actor, Effects& effects) {
-  RETURN_IF_ERROR(CheckRequest(request));
-  const v1::Job& asked = request.job();
-  const std::string key = RequestKey(asked.owner(), request.request_id());
+                                        const std::string& actor, const DecidedSpec* decided,
+                                        Effects& effects) {
+  const std::string key = RequestKey(request.job().owner(), request.request_id());
   const auto repeated = key.empty() ? state.by_request.end() : state.by_request.find(key);
-  if (repeated != state.by_request.end()) {
+  const bool again = repeated != state.by_request.end();
+  // What is decided of it may have become another since: the request is what was asked.
+  if (again && SameRequest(state.jobs.at(repeated->second).record, request.job())) {
+    return state.jobs.at(repeated->second).record;
+  }
+  v1::Job asked = request.job();
+  if (decided != nullptr) *asked.mutable_spec() = decided->spec;
+  RETURN_IF_ERROR(CheckRequest(asked, request.request_id()));
+  if (again) {
     const v1::JobRecord& kept = state.jobs.at(repeated->second).record;
-    if (SameRequest(kept, asked)) return kept;
     return Refusal(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
                    absl::StrCat("request_id ", request.request_id(), " made ", kept.name(),
                                 ", of another content"));
@@ -191,14 +196,16 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   if (request.validate_only()) return record;
   record.set_uid(common::DrawUuid(state.entropy));
   record.set_request_id(request.request_id());
-  if (!key.empty()) record.set_request_digest(DigestOfRequest(asked));
+  if (!key.empty()) record.set_request_digest(DigestOfRequest(request.job()));
   *record.mutable_create_time() = ToTimestamp(state.wall);
   if (!key.empty()) state.by_request[key] = asked.name();
   JobEntry& job = state.jobs[asked.name()];
   job.record = std::move(record);
   job.shape = shape;
   job.counted_at = state.now;
-  TellEvent(job, MakeEvent(state, job.record, "CREATED", "", actor), effects);
+  TellEvent(job,
+            MakeEvent(state, job.record, "CREATED", decided == nullptr ? "" : decided->why, actor),
+            effects);
   SaveJob(state, job, effects);
   machine.Schedule(&job);
   return job.record;

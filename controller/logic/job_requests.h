@@ -22,7 +22,8 @@ inline constexpr int64_t kMostRanks = 1 << 20;
 // job overlaps one of another job that is not over. Nodes check what an ended job has left there.
 absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine,
                                         const v1::CreateJobRequest& request,
-                                        const std::string& actor, Effects& effects);
+                                        const std::string& actor, const DecidedSpec* decided,
+                                        Effects& effects);
 // A cancellation may be repeated with a shorter grace.
 absl::StatusOr<v1::JobRecord> CancelJob(ClusterState& state, JobMachine& machine,
                                         const v1::CancelJobRequest& request,

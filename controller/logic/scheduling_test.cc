@@ -121,12 +121,15 @@ TEST(Placed, RunsThatNoGroupHoldsAndLevelsThatDoNotExistAreRefused) {
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("its levels are rack, domain and node"));
 }
 
-TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
-  Harness h;
+// A job of eight ranks on four nodes in two zones.
+v1::CreateJobRequest OnTwoZones(Harness& h, const std::string& device) {
   for (int i = 0; i < 4; ++i) {
-    h.Join(absl::StrCat("n", i), {}, 2, {{"zone", absl::StrCat("z", i / 2)}});
+    const std::string node = absl::StrCat("n", i);
+    h.SetDevice(node, device);
+    h.Join(node, {}, 2, {{"zone", absl::StrCat("z", i / 2)}});
   }
   v1::CreateJobRequest request = WithTensor("a", 2, 4);
+  request.mutable_job()->mutable_spec()->mutable_resources()->set_device(device);
   v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
   spec.mutable_train()->set_sequence(128);
   spec.mutable_train()->set_global_batch(8);
@@ -138,7 +141,22 @@ TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
   model.set_ffn(128);
   model.set_vocab(256);
   model.set_context(128);
-  ASSERT_TRUE(h.Create(request).ok());
+  return request;
+}
+
+TEST(Placed, ExplainTellsHowLongAStepTakesWhereItsRanksAre) {
+  Harness h;
+  ASSERT_TRUE(h.Create(OnTwoZones(h, "h100")).ok());
+  const std::string lines = absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n");
+  EXPECT_THAT(lines, ::testing::ContainsRegex(
+                         "A step is predicted to take [0-9.]+ m?s where its ranks are; in other "
+                         "orders of the same devices: contiguous [0-9.]+ m?s, random [0-9.]+ m?s, "
+                         "hostname [0-9.]+ m?s\\."));
+}
+
+TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
+  Harness h;
+  ASSERT_TRUE(h.Create(OnTwoZones(h, "cpu")).ok());
   const auto why = h.core->ExplainJob("jobs/a");
   ASSERT_EQ(why->mesh_size(), 4);
   EXPECT_EQ(why->mesh(0).name(), "tensor");
@@ -151,6 +169,7 @@ TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
   EXPECT_THAT(lines, HasSubstr("numbered tensor, then data (innermost first)"));
   EXPECT_THAT(lines, HasSubstr("contiguous order: "));
   EXPECT_THAT(lines, HasSubstr("hostname order: "));
+  EXPECT_THAT(lines, ::testing::Not(HasSubstr("A step is predicted")));  // CPUs are not known
 }
 
 TEST(Queued, AJobOverItsProjectsQuotaWaitsAndOthersPassIt) {
@@ -225,6 +244,27 @@ TEST_F(Lost, ItGoesOnWithFewerRanksAfterAWhile) {
   EXPECT_EQ(h.Job("a").spec().resources().ranks(), 2);  // what was asked for stays
   EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),
               HasSubstr("data degree of 1 instead of 2"));
+}
+
+TEST_F(Lost, WhatIsLearnedThenIsOfTheLayoutThatItHas) {
+  h.Pass(65, {"n0"});
+  const int64_t epoch = h.Job("a").epoch();
+  h.SayPrepared("n0", "a", epoch, {0});
+  h.SayRunning("n0", "a", epoch);
+  for (int64_t step = 21; step <= 37; ++step) {
+    v1::AgentMessage message;
+    v1::EpochProgress& progress = *message.mutable_progress();
+    progress.mutable_epoch()->set_job("jobs/a");
+    progress.mutable_epoch()->set_epoch(epoch);
+    v1::StepRecord& record = *progress.mutable_progress()->mutable_step();
+    record.set_step(step);
+    record.set_seconds(3);
+    record.set_predicted_seconds(2);
+    h.Say("n0", std::move(message));
+  }
+  const planner::LearnedFamilies learned = h.core->plan_families().ToList();
+  ASSERT_EQ(learned.size(), 1);
+  EXPECT_EQ(learned[0].layout(), "data 1");
 }
 
 TEST_F(Lost, FewerRanksSurviveTheController) {

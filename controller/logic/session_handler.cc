@@ -1,11 +1,13 @@
 #include "controller/logic/session_handler.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_events.h"
+#include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "protocol/data_files.h"
 
@@ -227,6 +229,17 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
   job.run.paced_at = state_.now;
 }
 
+void SessionHandler::Compare(JobEntry& job, const NodeEntry& node, const v1::StepRecord& step) {
+  const std::optional<ComparedSteps> compared = job.run.comparison.Add(step);
+  if (!compared.has_value()) return;
+  const v1::JobRecord& record = job.record;
+  const v1::ModelSpec& model = record.has_model() ? record.model() : record.spec().model();
+  // As its ranks run, which may be with a smaller data degree than was asked for.
+  const v1::JobSpec spec = SpecWithData(record.spec(), record.layout().data());
+  state_.plan_families.Learn(planner::FamilyOf(spec, model, node.kind), *compared, state_.wall,
+                             effects_);
+}
+
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   if (message.device_states_size() > 0) TakeDeviceStates(node, message.device_states());
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
@@ -314,7 +327,10 @@ void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& messag
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
   if (message.progress().has_job()) return;  // what becomes of jobs is not for agents to say
-  if (message.progress().has_step()) ReachedStep(*job, message.progress().step().step());
+  if (message.progress().has_step()) {
+    ReachedStep(*job, message.progress().step().step());
+    Compare(*job, node, message.progress().step());
+  }
   effects_.progress.push_back({job->record.name(), message.progress()});
 }
 

@@ -95,6 +95,8 @@ class SessionHandler {
   JobEntry* CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch);
   void StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
   void ReachedStep(JobEntry& job, int64_t step);
+  // Learns from a step that was predicted.
+  void Compare(JobEntry& job, const NodeEntry& node, const v1::StepRecord& step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;
 

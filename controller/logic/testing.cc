@@ -173,7 +173,7 @@ void Harness::Register(const std::string& node, const std::vector<v1::HeldEpoch>
   v1::AgentMessage message;
   v1::Register& hello = *message.mutable_register_();
   hello.set_node(node);
-  hello.set_device("cpu");
+  hello.set_device(agent.kind);
   hello.set_devices(agent.devices);
   hello.mutable_locality()->insert(agent.locality.begin(), agent.locality.end());
   hello.set_build(agent.build);

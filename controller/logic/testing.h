@@ -62,6 +62,7 @@ class Harness {
   void Arrive(const std::string& node) { core->OnArrived({SessionOf(node)}); }
   // What it says at its next Register.
   void SetBuild(const std::string& node, const std::string& build) { agents_[node].build = build; }
+  void SetDevice(const std::string& node, const std::string& kind) { agents_[node].kind = kind; }
   void SetProtocol(const std::string& node, int greatest) { agents_[node].protocol = greatest; }
   void Say(const std::string& node, v1::AgentMessage message);
   uint64_t SessionOf(const std::string& node) const { return agents_.at(node).session; }
@@ -113,6 +114,7 @@ class Harness {
     uint64_t session = 0;
     uint64_t incarnation = 0;
     int devices = 1;
+    std::string kind = "cpu";
     std::map<std::string, std::string> locality = {};
     std::string build = {};
     int protocol = protocol::kGreatest;

@@ -54,6 +54,10 @@ class PrometheusMetrics final : public Metrics {
                            .Help("By how much heartbeats come later than agreed.")
                            .Register(*registry_)
                            .Add({}, kLagSeconds)),
+        plan_ratios_(BuildGauge()
+                         .Name("strata_plan_prediction_ratio")
+                         .Help("Measured / predicted seconds of a step, by family of plans.")
+                         .Register(*registry_)),
         handled_(BuildCounter()
                      .Name("strata_rpc_handled_total")
                      .Help("Calls that have ended, by method and code.")
@@ -98,6 +102,7 @@ class PrometheusMetrics final : public Metrics {
   void OnCall(const char* method, const char* code, double seconds) override;
 
  private:
+  void ShowPlanFamilies(const PlanFamilies& families);
   // Of what is scraped, on the thread that asks for it: what takes time in proportion to the
   // cluster is counted there.
   void ShowFigures() const;
@@ -122,6 +127,9 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Gauge& isolated_;
   prometheus::Family<prometheus::Gauge>& heartbeat_time_;
   prometheus::Histogram& heartbeat_lag_;
+  prometheus::Family<prometheus::Gauge>& plan_ratios_;
+  int64_t plan_version_ = 0;  // of what plan_ratios_ shows
+  std::vector<prometheus::Gauge*> shown_ratios_;
   prometheus::Family<prometheus::Counter>& handled_;
   prometheus::Family<prometheus::Histogram>& handling_;
   std::map<v1::Node::State, prometheus::Gauge*> nodes_by_state_;
@@ -145,6 +153,7 @@ void PrometheusMetrics::OnTick(const Core& core) {
   jobs_.Tick(clock_->Now(), kKeepSeconds);
   accelerators_.Tick(clock_->Now());
   isolated_.Set(core.cut_off() ? 1 : 0);
+  ShowPlanFamilies(core.plan_families());
   heartbeat_seconds_ = core.policy().timing().heartbeat_seconds();
   {
     std::shared_ptr<const Snapshot> taken = core.TakeSnapshot();
@@ -157,6 +166,19 @@ void PrometheusMetrics::OnTick(const Core& core) {
     heartbeat_time_.Remove(entry.second.heard);
     return true;
   });
+}
+
+// They change a few times in a job's life.
+void PrometheusMetrics::ShowPlanFamilies(const PlanFamilies& families) {
+  if (plan_version_ == families.version()) return;
+  plan_version_ = families.version();
+  for (prometheus::Gauge* gauge : shown_ratios_) plan_ratios_.Remove(gauge);
+  shown_ratios_.clear();
+  for (const auto& [name, family] : families.all()) {
+    shown_ratios_.push_back(
+        &plan_ratios_.Add({{"workload", family.workload()}, {"layout", family.layout()}}));
+    shown_ratios_.back()->Set(family.ratio());
+  }
 }
 
 void PrometheusMetrics::ShowFigures() const {

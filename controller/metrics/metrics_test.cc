@@ -86,9 +86,10 @@ class MetricsTest : public testing::Test {
     transfer.set_stall_seconds(0.25);
     metrics_->OnEffects(core_, effects);
   }
-  std::string Text() {
+  std::string Text() { return Text(core_); }
+  std::string Text(const Core& core) {
     clock_.Advance(1.5);
-    metrics_->OnTick(core_);
+    metrics_->OnTick(core);
     return metrics_->Text();
   }
 
@@ -162,28 +163,6 @@ v1::DeviceState Accelerator(int device) {
   return state;
 }
 
-// Series that a dashboard asks for and nobody has would show empty panels.
-TEST_F(MetricsTest, EverySeriesOfTheDashboardsIsThere) {
-  Change(Running("a"));
-  Step("a", 0.5);
-  v1::AgentMessage hello;
-  *hello.mutable_register_()->add_device_states() = Accelerator(0);
-  metrics_->OnAgentMessage("nodes/n0", hello);
-  const std::string text = Text();
-  for (const char* name : {"memory", "gpus"}) {
-    std::ifstream file(absl::StrCat("deploy/grafana/", name, ".json"));
-    ASSERT_TRUE(file.is_open());
-    const std::string dashboard{std::istreambuf_iterator<char>(file), {}};
-    int found = 0;
-    for (size_t at = 0; (at = dashboard.find("strata_", at)) != std::string::npos; ++found) {
-      const size_t end = dashboard.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
-      EXPECT_THAT(text, HasSubstr("\n" + dashboard.substr(at, end - at) + "{"));
-      at = end;
-    }
-    EXPECT_GE(found, 8);
-  }
-}
-
 TEST_F(MetricsTest, AcceleratorsHaveWhatTheirDriverTells) {
   v1::AgentMessage hello;
   *hello.mutable_register_()->add_device_states() = Accelerator(3);
@@ -228,6 +207,51 @@ TEST_F(MetricsTest, OnlySoManyAcceleratorsAndXidsHaveSeries) {
   EXPECT_THAT(text, Not(HasSubstr("strata_device_unhealthy{device=\"2048\"")));
   EXPECT_THAT(text, HasSubstr("xid=\"15\""));
   EXPECT_THAT(text, Not(HasSubstr("xid=\"16\"")));
+}
+
+// One family of plans, as a controller finds it in its store.
+Write LearnedPlan(double ratio) {
+  v1::PlanFamily family;
+  family.set_workload("llama");
+  family.set_layout("data 2");
+  family.set_ratio(ratio);
+  return {PlanFamilies::kTable, "llama; data 2", family.SerializeAsString()};
+}
+
+TEST_F(MetricsTest, ShowsHowFarPredictionsAreOff) {
+  Core core(&clock_);
+  ASSERT_TRUE(core.Load({LearnedPlan(1.25)}, 0).ok());
+  const std::string line = "strata_plan_prediction_ratio{layout=\"data 2\",workload=\"llama\"} ";
+  EXPECT_THAT(Text(core), HasSubstr(line + "1.25\n"));
+  Core other(&clock_);
+  ASSERT_TRUE(other.Load({LearnedPlan(1), LearnedPlan(0.5)}, 0).ok());
+  EXPECT_THAT(Text(other), HasSubstr(line + "0.5\n"));
+}
+
+// Series that a dashboard or an alert asks for and nobody has would show empty panels, and never
+// fire.
+TEST_F(MetricsTest, EverySeriesOfDashboardsAndAlertsIsThere) {
+  Change(Running("a"));
+  Step("a", 0.5);
+  v1::AgentMessage hello;
+  *hello.mutable_register_()->add_device_states() = Accelerator(0);
+  metrics_->OnAgentMessage("nodes/n0", hello);
+  Core core(&clock_);
+  ASSERT_TRUE(core.Load({LearnedPlan(1.25)}, 0).ok());
+  const std::string text = Text(core);
+  int found = 0;
+  for (const char* name : {"deploy/grafana/memory.json", "deploy/grafana/gpus.json",
+                           "deploy/prometheus/strata.rules.yaml"}) {
+    std::ifstream file(name);
+    ASSERT_TRUE(file.is_open());
+    const std::string asking{std::istreambuf_iterator<char>(file), {}};
+    for (size_t at = 0; (at = asking.find("strata_", at)) != std::string::npos; ++found) {
+      const size_t end = asking.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
+      EXPECT_THAT(text, testing::ContainsRegex("\n" + asking.substr(at, end - at) + "[{ ]"));
+      at = end;
+    }
+  }
+  EXPECT_GE(found, 18);
 }
 
 v1::JobEvent Event(int64_t epoch, const std::string& cause) {

@@ -62,6 +62,7 @@ const std::map<std::string, Expectation>& Expectations() {
       {"DeleteJob", kChange},
       {"GetCluster", kEveryRole},
       {"GetTopology", kEveryRole},
+      {"ListPlanFamilies", kEveryRole},
       {"GetNode", kEveryRole},
       {"ListNodes", kEveryRole},
       {"WatchNodes", kEveryRole},
@@ -169,9 +170,9 @@ bool IsExpected(const Expectation& expected, const Person& person, const Subject
 std::string ResourceOf(const MethodDescriptor& method, const Subject& subject,
                        const Person& person) {
   static const auto& of_nothing = *new std::set<std::string>{
-      "ListJobs",        "CancelJobs",  "GetCluster",     "GetTopology",
-      "ListNodes",       "DrainNodes",  "GetPolicy",      "BackupCluster",
-      "CreateJoinToken", "GetIdentity", "ListJoinTokens", "ListAuditRecords"};
+      "ListJobs",    "CancelJobs",     "GetCluster",      "GetTopology",      "ListNodes",
+      "DrainNodes",  "GetPolicy",      "BackupCluster",   "ListPlanFamilies", "CreateJoinToken",
+      "GetIdentity", "ListJoinTokens", "ListAuditRecords"};
   // Who is no node is refused a session before it has named one.
   const bool is_node = person.caller.substr(0, 6) == "nodes/";
   if (method.name() == "Session" && !is_node) return "";

@@ -128,7 +128,9 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
                                     v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
                                         v1::ClusterService::WithRawCallbackMethod_GetPolicy<
                                             v1::ClusterService::WithRawCallbackMethod_BackupCluster<
-                                                v1::ClusterService::Service>>>>>>>>>>>>;
+                                                v1::ClusterService::
+                                                    WithRawCallbackMethod_ListPlanFamilies<
+                                                        v1::ClusterService::Service>>>>>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -281,6 +283,22 @@ class ClusterService final : public RawClusterService {
         [](const Core& core, const Caller&, const v1::GetPolicyRequest&) -> Call::Later {
           return [snapshot = core.TakeSnapshot()](v1::GetPolicyResponse* policy) {
             *policy = ShowPolicy(*snapshot);
+            return absl::OkStatus();
+          };
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListPlanFamilies(CallbackServerContext* context,
+                                             const ByteBuffer* request,
+                                             ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListPlanFamiliesRequest, v1::ListPlanFamiliesResponse>;
+    return Call::StartRead(
+        environment_, "ClusterService/ListPlanFamilies", context, request, response, nullptr,
+        [](const Core& core, const Caller&, const v1::ListPlanFamiliesRequest&) -> Call::Later {
+          v1::ListPlanFamiliesResponse all;
+          *all.mutable_families() = core.plan_families().ToList();
+          return [all = std::move(all)](v1::ListPlanFamiliesResponse* answer) {
+            *answer = all;
             return absl::OkStatus();
           };
         });

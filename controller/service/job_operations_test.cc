@@ -61,6 +61,33 @@ TEST_F(JobOperations, AJobIsNamedByItsId) {
   EXPECT_THAT(FieldsOf(running_.Create(request, &job)), ElementsAre("job_id"));
 }
 
+TEST_F(JobOperations, AutoOfACallIsDecidedOnceAndSaysWhy) {
+  v1::CreateJobRequest request = GoodRequest("open");
+  v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
+  spec.clear_parallel();
+  spec.mutable_parallel()->set_automatic(true);
+  spec.mutable_resources()->set_ranks(2);
+  request.set_request_id("once");
+  v1::Job job, again;
+  const grpc::Status status = running_.Create(request, &job);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  const v1::ParallelSpec& parallel = job.spec().parallel();
+  EXPECT_FALSE(parallel.automatic());
+  EXPECT_EQ(parallel.data() * parallel.tensor() * parallel.context() * parallel.pipeline(), 2);
+  ASSERT_TRUE(running_.Create(request, &again).ok());
+  EXPECT_EQ(again.uid(), job.uid());
+  v1::ListJobEventsRequest listing;
+  listing.set_parent("jobs/open");
+  Deadline context;
+  v1::ListJobEventsResponse events;
+  ASSERT_TRUE(running_.jobs->ListJobEvents(&context, listing, &events).ok());
+  const v1::JobEvent& created = events.events(events.events_size() - 1);
+  EXPECT_THAT(created.ShortDebugString(), testing::HasSubstr("auto was decided: "));
+  spec.mutable_resources()->set_ranks(13);
+  request.set_request_id("another");
+  EXPECT_THAT(FieldsOf(running_.Create(request, &job)), ElementsAre("parallel"));
+}
+
 TEST_F(JobOperations, ListsAreFilteredAndOrdered) {
   Create("a", "nlp");
   Create("b", "vision", 5);

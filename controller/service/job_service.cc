@@ -20,6 +20,7 @@
 #include "controller/service/calls/stream_call.h"
 #include "controller/service/files/job_folder.h"
 #include "controller/service/files/line_reader.h"
+#include "controller/service/requests/auto_decision.h"
 #include "controller/service/requests/job_list.h"
 #include "controller/service/requests/pages.h"
 #include "controller/service/requests/spec_check.h"
@@ -215,12 +216,22 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* CreateJob(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::CreateJobRequest, v1::Job>;
-    return Call::Start(
-        parts_.environment, {"JobService/CreateJob", /*reads_only=*/false}, context, request,
-        response,
+    const auto decided = std::make_shared<std::optional<DecidedSpec>>();
+    return Call::StartAfterRead(
+        parts_.environment, "JobService/CreateJob", context, request, response,
         [this](v1::CreateJobRequest& asked) { return PrepareJob(parts_.directory, asked); },
-        [this](Core& core, Effects& effects, const Caller& caller, v1::CreateJobRequest& asked,
-               v1::Job* job) -> absl::Status {
+        [this, decided, context](const Core& core, const Caller& caller,
+                                 const v1::CreateJobRequest& asked) -> Call::Later {
+          if (!AutoDecider::IsDue(core, caller.identity.ToString(), asked)) return nullptr;
+          return [this, decided, context, learned = core.plan_families().ToList(),
+                  &asked](v1::Job*) -> absl::Status {
+            ASSIGN_OR_RETURN(*decided, decider_.Decide(asked.job(), learned,
+                                                       [&] { return context->IsCancelled(); }));
+            return absl::OkStatus();
+          };
+        },
+        [this, decided](Core& core, Effects& effects, const Caller& caller,
+                        v1::CreateJobRequest& asked, v1::Job* job) -> absl::Status {
           if (!asked.validate_only() && !parts_.environment.reactor->has_room()) {
             return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DISK_FULL",
                                      "the controller's disk has no room for more jobs"),
@@ -228,7 +239,8 @@ class JobService final : public RawJobService {
           }
           asked.mutable_job()->set_owner(caller.identity.ToString());
           ASSIGN_OR_RETURN(const v1::JobRecord record,
-                           core.CreateJob(asked, effects, ActorOf(caller)));
+                           core.CreateJob(asked, effects, ActorOf(caller),
+                                          decided->has_value() ? &**decided : nullptr));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -471,6 +483,7 @@ class JobService final : public RawJobService {
   }
 
   const JobServiceParts parts_;
+  AutoDecider decider_{parts_.environment.clock};
 };
 
 }  // namespace

@@ -112,8 +112,7 @@ void AddMemory(const Machine& machine, const TrainingShape& shape, const LayerKe
 // reduce-scatter each, and the backward gathers the two inputs once more beside its products.
 void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
                const Lengths& x, PassCost& forward, PassCost& backward) {
-  const Network& network = machine.network;
-  const GroupShape group = GroupOf(network, key.tensor, 1);
+  const GroupShape group = GroupOf(machine, &RankMapLinks::tensor, key.tensor, 1);
   const double bytes = x.tokens * x.hidden * kHalfBytes;
   const bool narrow = machine.software.narrow_gathers && Narrow(key.precision);
   const double gathered = narrow ? bytes / 2 : bytes;
@@ -125,7 +124,7 @@ void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKe
   forward.tensor += 2 * both * exposed;
   backward.tensor += 2 * both * exposed;
   if (shape.experts > 0 && key.expert > 1) {
-    const GroupShape experts = GroupOf(network, key.expert, 1);
+    const GroupShape experts = GroupOf(machine, &RankMapLinks::tensor, key.expert, 1);
     const double sent = RoutedTokens(shape, x) * x.hidden * kHalfBytes;
     const double exchange = CollectiveSeconds(machine, Collective::kAllToAll, experts, sent);
     forward.tensor += 2 * exchange;
@@ -139,7 +138,7 @@ void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKe
 void AddContext(const Machine& machine, const LayerKey& key, const Lengths& x, PassCost& forward,
                 PassCost& backward) {
   if (key.context <= 1) return;
-  const GroupShape group = GroupOf(machine.network, key.context, key.tensor);
+  const GroupShape group = GroupOf(machine, &RankMapLinks::context, key.context, key.tensor);
   const double own = 2 * x.tokens * x.key_value * kHalfBytes;
   const double hop = MessageSeconds(machine, group, own);
   const double hops = static_cast<double>(key.context - 1);
@@ -167,7 +166,7 @@ void AddHead(const Machine& machine, const TrainingShape& shape, const LayerKey&
   // Logits in 4 bytes: converted, exponentials and sum, then the gradient.
   cost.head_forward.memory += LossSeconds(machine, x.tokens * vocabulary * 14, 4);
   cost.head_backward.memory += LossSeconds(machine, x.tokens * vocabulary * 8, 2);
-  const GroupShape group = GroupOf(machine.network, key.tensor, 1);
+  const GroupShape group = GroupOf(machine, &RankMapLinks::tensor, key.tensor, 1);
   const double bytes = x.tokens * x.hidden * kHalfBytes;
   cost.head_backward.tensor += CollectiveSeconds(machine, Collective::kAllReduce, group, bytes);
 }

@@ -12,10 +12,14 @@ namespace strata::planner {
 struct GroupShape {
   int64_t ranks = 1;
   int64_t local = 1;
+  double network_rate = 0;     // of its slowest link beyond the domain; 0: the network's
+  double latency_seconds = 0;  // of a hop there, at least
 };
 
-// Members `stride` ranks apart, ranks filling domains in order.
-GroupShape GroupOf(const Network& network, int64_t ranks, int64_t stride);
+// Members `stride` ranks apart, ranks filling domains in order; or where the machine's rank map has
+// the groups of this kind (&RankMapLinks::data).
+GroupShape GroupOf(const Machine& machine, GroupLinks RankMapLinks::*kind, int64_t ranks,
+                   int64_t stride);
 
 enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 

@@ -8,11 +8,31 @@ namespace strata::planner {
 namespace {
 
 TEST(Groups, NeighboursStayInsideADomainAndStridesCrossIt) {
-  const Network network = RoundMachine().network;
-  EXPECT_EQ(GroupOf(network, 8, 1).local, 8);
-  EXPECT_EQ(GroupOf(network, 4, 4).local, 2);
-  EXPECT_EQ(GroupOf(network, 4, 8).local, 1);
-  EXPECT_EQ(GroupOf(network, 2, 1).local, 2);
+  const Machine machine = RoundMachine();
+  const auto local = [&](int64_t ranks, int64_t stride) {
+    return GroupOf(machine, &RankMapLinks::data, ranks, stride).local;
+  };
+  EXPECT_EQ(local(8, 1), 8);
+  EXPECT_EQ(local(4, 4), 2);
+  EXPECT_EQ(local(4, 8), 1);
+  EXPECT_EQ(local(2, 1), 2);
+}
+
+TEST(Groups, ARankMapSaysWhereTheyAre) {
+  Machine machine = RoundMachine();
+  const auto gather = [&] {
+    return CollectiveSeconds(machine, Collective::kAllGather,
+                             GroupOf(machine, &RankMapLinks::data, 8, 1), 8e9);
+  };
+  const double in_order = gather();
+  machine.rank_map.emplace();
+  machine.rank_map->data = {.local = 8};
+  EXPECT_EQ(gather(), in_order);
+  // One member in each of eight domains, by links of 5 GB/s and 1 ms.
+  machine.rank_map->data = {.local = 1, .network_rate = 5e9, .latency_seconds = 1e-3};
+  EXPECT_NEAR(gather(), 6.6e-6 + 7 * 1e-3 + 7e9 / 5e9, 1e-9);
+  EXPECT_NEAR(MessageSeconds(machine, GroupOf(machine, &RankMapLinks::data, 8, 1), 5e9),
+              6.6e-6 + 1e-3 + 1, 1e-9);
 }
 
 TEST(Collectives, OneRankOrNoBytesTakeNoTime) {

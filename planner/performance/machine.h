@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "planner/performance/shape.h"
@@ -69,11 +70,23 @@ struct Calibration {
   double straggler = 0.004;        // relative, per doubling of the nodes
 };
 
+// Where the members of a group really are: what an actual rank map says.
+struct GroupLinks {
+  int64_t local = 1;           // next to each other inside one NVLink domain
+  double network_rate = 0;     // of the slowest link beyond it, as it arrives; 0: none is crossed
+  double latency_seconds = 0;  // of that link
+};
+struct RankMapLinks {
+  GroupLinks tensor, context, data, replicas, pipeline;
+};
+
 struct Machine {
   Gpu gpu;
   Network network;
   Software software;
   Calibration calibration;
+  // Absent: ranks fill domains in order, and beyond one all links are the network's.
+  std::optional<RankMapLinks> rank_map = std::nullopt;
 };
 
 }  // namespace strata::planner

@@ -16,7 +16,7 @@ bool Replicated(const LayoutChoice& layout) { return layout.sharding == Sharding
 // time, the embedding and the head are whole, in 16 bits, with their gradients.
 double StateBytes(const TrainingShape& shape, const LayoutChoice& layout,
                   const StageParameters& parameters) {
-  const double shards = static_cast<double>(layout.data * layout.context);
+  const double shards = static_cast<double>(layout.sharing());
   const double held = parameters.dense + parameters.experts;
   const bool states_elsewhere =
       layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll;

@@ -42,6 +42,9 @@ struct LayoutChoice {
   int64_t context = 1;
   int64_t expert = 1;
   int64_t data = 1;
+  // Hybrid sharding (arXiv:2304.11277, section 3.2.2): so many groups of data ranks, each with a
+  // whole set of shards. 1 where nothing is shared; divides data.
+  int64_t replicas = 1;
   Sharding sharding = Sharding::kZero1;
   bool sequence_parallel = false;
   int64_t micro_batch = 1;   // sequences
@@ -50,6 +53,8 @@ struct LayoutChoice {
   Precision precision = Precision::kHalf;
   Offload offload = Offload::kNone;
 
+  // Ranks that share one set of shards, those of context too.
+  int64_t sharing() const { return data / replicas * context; }
   int64_t devices() const { return tensor * pipeline * context * data; }
   int64_t micro_batches() const { return global_batch / (data * micro_batch); }
 };

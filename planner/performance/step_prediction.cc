@@ -35,8 +35,21 @@ Stages StagesOf(const TrainingShape& shape, const LayoutChoice& layout, const La
   return stages;
 }
 
-GroupShape DataGroup(const Machine& machine, const LayoutChoice& layout) {
-  return GroupOf(machine.network, layout.data * layout.context, layout.tensor);
+GroupShape ShardGroup(const Machine& machine, const LayoutChoice& layout) {
+  return GroupOf(machine, &RankMapLinks::data, layout.sharing(), layout.tensor);
+}
+
+// Of hybrid sharding: the sums of gradients, which each group has of its shards, are summed over
+// the groups.
+double ReplicaSeconds(const Machine& machine, const LayoutChoice& layout,
+                      const StageParameters& parameters) {
+  if (layout.replicas == 1) return 0;
+  const GroupShape group =
+      GroupOf(machine, &RankMapLinks::replicas, layout.replicas, layout.tensor * layout.sharing());
+  const double shard =
+      (parameters.dense + parameters.experts) / static_cast<double>(layout.sharing());
+  return CollectiveSeconds(machine, Collective::kAllReduce, group,
+                           shard * machine.software.gradient_bytes);
 }
 
 // Gathers of parameters and reductions of gradients once a step, beside the first forward and the
@@ -44,14 +57,15 @@ GroupShape DataGroup(const Machine& machine, const LayoutChoice& layout) {
 double DataSecondsPerStep(const Machine& machine, const LayoutChoice& layout,
                           const StageParameters& parameters, const Stage& stage) {
   const Software& software = machine.software;
-  const GroupShape group = DataGroup(machine, layout);
+  const GroupShape group = ShardGroup(machine, layout);
   const double held = parameters.dense + parameters.experts;
   if (layout.sharding == Sharding::kReplicated && !software.data_overlap) {
     return CollectiveSeconds(machine, Collective::kAllReduce, group,
                              held * software.gradient_bytes);
   }
-  const double reduce =
-      CollectiveSeconds(machine, Collective::kReduceScatter, group, held * software.gradient_bytes);
+  const double reduce = CollectiveSeconds(machine, Collective::kReduceScatter, group,
+                                          held * software.gradient_bytes) +
+                        ReplicaSeconds(machine, layout, parameters);
   const double gather =
       CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
   if (!software.data_overlap) return reduce + gather;
@@ -70,7 +84,7 @@ double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& sha
                                 const LayoutChoice& layout, const LayerCost& cost,
                                 const StageParameters& parameters) {
   const Software& software = machine.software;
-  const GroupShape group = DataGroup(machine, layout);
+  const GroupShape group = ShardGroup(machine, layout);
   const double layers = LayersOf(shape, layout).middle;
   const double held = (parameters.dense + parameters.experts) / layers;
   const double count = software.collectives_per_layer;
@@ -89,6 +103,26 @@ double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& sha
          gather + reduce;
 }
 
+// Beside that, hybrid: once a step, layer by layer under the last backward as far as its own
+// collectives leave room; the last layer's is never hidden.
+double ExposedReplicaSeconds(const Machine& machine, const TrainingShape& shape,
+                             const LayoutChoice& layout, const LayerCost& cost,
+                             const StageParameters& parameters) {
+  const double sums = ReplicaSeconds(machine, layout, parameters);
+  if (!machine.software.data_overlap) return sums;
+  const double layers = LayersOf(shape, layout).middle;
+  const Software& software = machine.software;
+  const GroupShape group = ShardGroup(machine, layout);
+  const double held = (parameters.dense + parameters.experts) / layers;
+  const double moved =
+      CollectiveSeconds(machine, Collective::kReduceScatter, group,
+                        held * software.gradient_bytes) +
+      CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
+  const double room = layers * std::max(0.0, cost.backward.compute() - moved);
+  const double hidden = std::min(sums * (1 - 1 / layers), room);
+  return sums - hidden + kContention * hidden;
+}
+
 // Adam on 32-bit states: gradient, master, two moments read, three written, the parameter written
 // (30 bytes), the norm reads the gradient once more.
 double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
@@ -100,7 +134,7 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
     narrow = elements * 4;  // cast once a step, and transposed
   }
   if (layout.sharding != Sharding::kReplicated) {
-    elements /= static_cast<double>(layout.data * layout.context);
+    elements /= static_cast<double>(layout.sharing());
   }
   return (elements * kBytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
 }
@@ -117,7 +151,7 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
   if (layout.offload != Offload::kActivations) {
     double elements = parameters.dense + parameters.experts;
     if (layout.sharding != Sharding::kReplicated) {
-      elements /= static_cast<double>(layout.data * layout.context);
+      elements /= static_cast<double>(layout.sharing());
     }
     // Gradients leave in the last backward; the updated parameters come back after it.
     const double slowest = machine.network.disk_rate > 0 && layout.offload == Offload::kAll
@@ -141,7 +175,8 @@ double MessageOf(const Machine& machine, const TrainingShape& shape, const Layou
                        static_cast<double>(shape.sequence_length * shape.hidden) /
                        static_cast<double>(layout.context * layout.tensor);
   const int64_t stride = layout.devices() / layout.pipeline;
-  return MessageSeconds(machine, GroupOf(machine.network, layout.pipeline, stride), bytes);
+  return MessageSeconds(machine, GroupOf(machine, &RankMapLinks::pipeline, layout.pipeline, stride),
+                        bytes);
 }
 
 // One-forward-one-backward, interleaved over `chunks` (arXiv:2104.04473, section 2.2): the slowest
@@ -228,7 +263,9 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   // FSDP2 with reshard_after_forward off): once a step, as with less sharding.
   const bool every = layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3;
   if (every && layout.pipeline == 1) {
-    terms.data = micro_batches * DataSecondsPerMicroBatch(machine, shape, layout, cost, parameters);
+    terms.data =
+        micro_batches * DataSecondsPerMicroBatch(machine, shape, layout, cost, parameters) +
+        ExposedReplicaSeconds(machine, shape, layout, cost, parameters);
   } else {
     terms.data = DataSecondsPerStep(machine, layout, parameters, stage);
   }

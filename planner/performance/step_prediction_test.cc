@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "planner/performance/links.h"
 #include "planner/performance/memory_estimate.h"
 #include "planner/performance/performance_testing.h"
 
@@ -206,6 +207,45 @@ TEST(Step, MoreMicroBatchesTakeLonger) {
   const double seconds = Predict(RoundMachine(), layout).seconds;
   layout.global_batch *= 2;
   EXPECT_GT(Predict(RoundMachine(), layout).seconds, seconds);
+}
+
+// 16 data ranks of 8 to a domain: shards inside each, their sums across.
+TEST(Step, HybridShardingGathersInsideADomainAndSumsShardsAcross) {
+  const Machine machine = RoundMachine();
+  LayoutChoice layout{.data = 16, .sharding = Sharding::kZero1, .global_batch = 16};
+  layout.replicas = 2;
+  const double hybrid = Predict(machine, layout).terms.data;
+  const double held = ParametersOf(SmallShape(), layout).dense;
+  EXPECT_NEAR(hybrid,
+              CollectiveSeconds(machine, Collective::kReduceScatter, {8, 8}, held * 4) +
+                  CollectiveSeconds(machine, Collective::kAllGather, {8, 8}, held * 2) +
+                  CollectiveSeconds(machine, Collective::kAllReduce, {2, 1}, held / 8 * 4),
+              1e-9);
+  // Each group has a whole set of shards.
+  const double shared = Predict(machine, {.data = 8, .global_batch = 8}).memory_bytes;
+  EXPECT_DOUBLE_EQ(Predict(machine, layout).memory_bytes, shared);
+}
+
+TEST(Step, HybridZero3SumsItsShardsOnceAStep) {
+  const Machine machine = RoundMachine();
+  LayoutChoice layout{.data = 16, .replicas = 2, .sharding = Sharding::kZero3, .global_batch = 16};
+  const auto data = [&] { return Predict(machine, layout).terms.data; };
+  const double held = ParametersOf(SmallShape(), layout).dense;
+  const double sums = CollectiveSeconds(machine, Collective::kAllReduce, {2, 1}, held / 8 * 4);
+  const double one = data();
+  layout.global_batch = 32;
+  EXPECT_NEAR(data() - one, one - sums, 1e-9);
+  // Overlapped it is never slower, and never free.
+  Machine overlapped = machine;
+  overlapped.software.data_overlap = true;
+  const double hidden = Predict(overlapped, layout).terms.data;
+  EXPECT_LT(hidden, data());
+  EXPECT_GT(hidden, 0);
+  // What crosses domains with each micro-batch otherwise crosses once.
+  layout.global_batch = 64;
+  const double hybrid = data();
+  layout.replicas = 1;
+  EXPECT_GT(data(), hybrid);
 }
 
 TEST(Memory, ShardingMoreNeverNeedsMore) {

@@ -57,6 +57,9 @@ JobWords InJobWords(const LayoutChoice& layout) {
   static constexpr const char* kLevels[] = {"none", "zero1", "zero2", "zero3"};
   if (layout.data * layout.context > 1) {
     words.parallel.emplace_back("shard", kLevels[static_cast<int>(layout.sharding)]);
+    if (layout.replicas > 1) {
+      words.parallel.emplace_back("shard_group", absl::StrCat(layout.data / layout.replicas));
+    }
   }
   words.parallel.emplace_back("micro_batch", absl::StrCat(layout.micro_batch));
   if (layout.recompute == Recompute::kSelective)

@@ -13,6 +13,8 @@ TEST(ExplainTest, LayoutInJobWords_LeavesOutWhatSaysNothing) {
   layout.data = 4;
   layout.sharding = Sharding::kZero3;
   EXPECT_EQ(InJobWords(layout).ToText(), "data 4, shard zero3, micro_batch 1");
+  layout.replicas = 2;
+  EXPECT_EQ(InJobWords(layout).ToText(), "data 4, shard zero3, shard_group 2, micro_batch 1");
   layout = {.tensor = 8,
             .pipeline = 4,
             .chunks = 2,

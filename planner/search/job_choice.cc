@@ -40,6 +40,10 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
     default:
       layout.sharding = Sharding::kReplicated;
   }
+  const int64_t group = parallel.shard_group();
+  if (layout.sharding != Sharding::kReplicated && group > 0 && layout.data % group == 0) {
+    layout.replicas = layout.data / group;
+  }
   switch (parallel.recompute().mode()) {
     case v1::RecomputeSpec::MODE_SELECTIVE:
       layout.recompute = Recompute::kSelective;
@@ -83,13 +87,21 @@ std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence) {
   return shape;
 }
 
+std::optional<JobChoice> ChoiceOf(const Catalog& catalog, const FitModel& model,
+                                  const v1::JobSpec& job, const std::string& device) {
+  const auto shape = ShapeOf(model, job.train().sequence());
+  const auto layout = LayoutOf(job);
+  if (!shape.has_value() || !layout.has_value()) return std::nullopt;
+  const auto found = catalog.Find({.gpu = device, .precision = layout->precision});
+  if (!found.ok()) return std::nullopt;
+  return JobChoice{found->machine, *shape, *layout};
+}
+
 double StepSecondsOf(const Catalog& catalog, const FitRequest& request) {
   if (request.inference || request.device.is_cpu) return -1;
-  const auto shape = ShapeOf(request.model, request.job.train().sequence());
-  const auto layout = LayoutOf(request.job);
-  if (!shape.has_value() || !layout.has_value()) return -1;
-  const auto found = catalog.Find({.gpu = request.device.name, .precision = layout->precision});
-  return found.ok() ? PredictStep(found->machine, *shape, *layout).seconds : -1;
+  const auto choice = ChoiceOf(catalog, request.model, request.job, request.device.name);
+  return choice.has_value() ? PredictStep(choice->machine, choice->shape, choice->layout).seconds
+                            : -1;
 }
 
 }  // namespace strata::planner

@@ -4,16 +4,28 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "planner/fit/memory_of_job.h"
 #include "planner/fit/presets.h"
 #include "planner/performance/catalog.h"
+#include "planner/performance/machine.h"
 #include "planner/performance/shape.h"
 
 namespace strata::planner {
 
 // Nothing: it is no decoder.
 std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence);
+
+// What the closed form needs of a job on devices of one kind.
+struct JobChoice {
+  Machine machine;
+  TrainingShape shape;
+  LayoutChoice layout;
+};
+// Nothing: it knows no such device, or not the job's kind (see StepSecondsOf). `job` is complete.
+std::optional<JobChoice> ChoiceOf(const Catalog& catalog, const FitModel& model,
+                                  const v1::JobSpec& job, const std::string& device);
 
 // Seconds of a step; negative: the closed form does not know the device or the job's kind
 // (adapters, inference, parameters or gradients away from the device).

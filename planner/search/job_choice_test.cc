@@ -23,6 +23,17 @@ TEST(JobChoiceTest, JobOnAKnownCard_TakesWhatTheModelPredictsOfItsLayout) {
                    PredictStep(machine->machine, *ShapeOf(request.model, 4096), layout).seconds);
 }
 
+TEST(JobChoiceTest, ShardGroupOfAJob_IsItsLayouts) {
+  FitRequest request = On("h100", Method::kMixed);
+  ShareAmong(64, request);
+  request.job.mutable_parallel()->set_shard_group(8);
+  const auto machine = Catalog::Shipped().Find({.gpu = "h100"});
+  const LayoutChoice layout{
+      .data = 64, .replicas = 8, .sharding = Sharding::kZero3, .global_batch = 64};
+  EXPECT_DOUBLE_EQ(StepSecondsOf(Catalog::Shipped(), request),
+                   PredictStep(machine->machine, *ShapeOf(request.model, 4096), layout).seconds);
+}
+
 TEST(JobChoiceTest, WhatTheModelDoesNotKnow_HasNoSeconds) {
   const Catalog& catalog = Catalog::Shipped();
   EXPECT_LT(StepSecondsOf(catalog, On("cpu", Method::kMixed)), 0);

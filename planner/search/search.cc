@@ -21,7 +21,8 @@ std::vector<T> Chosen(const std::optional<T>& pin, std::vector<T> choices) {
 auto OrderOf(const RankedPlan& plan) {
   const LayoutChoice& l = plan.layout;
   return std::make_tuple(plan.step.seconds, plan.step.memory_bytes, l.tensor, l.pipeline, l.context,
-                         l.chunks, l.micro_batch, l.sharding, l.recompute, l.offload, l.expert);
+                         l.chunks, l.micro_batch, l.sharding, l.replicas, l.recompute, l.offload,
+                         l.expert);
 }
 
 class Searcher {
@@ -148,26 +149,59 @@ class Searcher {
   }
 
   void VisitStorage(LayoutChoice layout, const LayerCost& cost, double least) {
-    // One rank has nobody to share with, whatever is pinned.
-    std::vector<Sharding> shards = {Sharding::kReplicated};
-    if (layout.data * layout.context > 1) {
-      shards = Chosen(request_.pins.sharding, {Sharding::kReplicated, Sharding::kZero1,
-                                               Sharding::kZero2, Sharding::kZero3});
-    }
+    const std::vector<Shared> shared = SharedBy(layout);
     std::vector<Offload> tiers = {Offload::kNone};
     if (request_.tiers && request_.machine.network.host_rate > 0) {
       tiers = {Offload::kNone, Offload::kOptimizer, Offload::kActivations, Offload::kAll};
     }
     const std::vector<Offload> homes = Chosen(request_.pins.offload, std::move(tiers));
-    result_.legal += static_cast<int64_t>(shards.size() * homes.size());
+    result_.legal += static_cast<int64_t>(shared.size() * homes.size());
     if (least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most)) return;
-    for (const Sharding sharding : shards) {
-      layout.sharding = sharding;
+    for (const Shared& each : shared) {
+      layout.sharding = each.sharding;
+      layout.replicas = each.replicas;
       for (const Offload offload : homes) {
         layout.offload = offload;
         Consider({layout, PredictStep(request_.machine, shape_, layout, cost)});
       }
     }
+  }
+
+  struct Shared {
+    Sharding sharding;
+    int64_t replicas;
+  };
+  std::vector<Shared> SharedBy(const LayoutChoice& layout) const {
+    const Pins& pins = request_.pins;
+    // One rank has nobody to share with, whatever level is pinned.
+    if (layout.data * layout.context == 1) {
+      if (pins.shard_group.has_value()) return {};
+      return {{Sharding::kReplicated, 1}};
+    }
+    std::vector<Shared> shared;
+    for (const Sharding sharding : Chosen(pins.sharding, {Sharding::kReplicated, Sharding::kZero1,
+                                                          Sharding::kZero2, Sharding::kZero3})) {
+      if (sharding == Sharding::kReplicated) {
+        if (!pins.shard_group.has_value()) shared.push_back({sharding, 1});
+        continue;
+      }
+      for (const int64_t replicas : ReplicasOf(layout)) shared.push_back({sharding, replicas});
+    }
+    return shared;
+  }
+
+  // Groups of data ranks that share: all of them together, or some domains each, or as many as one
+  // domain has. Smaller groups hold more and are no faster.
+  std::vector<int64_t> ReplicasOf(const LayoutChoice& layout) const {
+    std::vector<int64_t> found;
+    const int64_t domain = request_.machine.network.domain_devices;
+    for (const int64_t replicas : common::DivisorsOf(layout.data)) {
+      const int64_t group = layout.data / replicas;
+      if (group == 1 && replicas > 1) break;  // it would share nothing
+      if (request_.pins.shard_group.value_or(group) == group) found.push_back(replicas);
+      if (!request_.pins.shard_group && layout.tensor * layout.context * group <= domain) break;
+    }
+    return found;
   }
 
   void Consider(RankedPlan plan) {

@@ -17,6 +17,7 @@ namespace strata::planner {
 // What the user has decided; absent: the search does.
 struct Pins {
   std::optional<int64_t> tensor, pipeline, chunks, context, expert, data, micro_batch;
+  std::optional<int64_t> shard_group;  // data ranks that share; the others are replicas
   std::optional<Sharding> sharding;
   std::optional<Recompute> recompute;
   std::optional<Offload> offload;

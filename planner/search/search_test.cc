@@ -129,7 +129,7 @@ TEST(SearchTest, PinsBeyondEveryDegree_AreNoLegalLayouts) {
   constexpr int64_t kHuge = int64_t{1} << 62;  // times 4: 0 in 64 bits
   for (std::optional<int64_t> Pins::*degree :
        {&Pins::tensor, &Pins::pipeline, &Pins::chunks, &Pins::context, &Pins::expert, &Pins::data,
-        &Pins::micro_batch}) {
+        &Pins::micro_batch, &Pins::shard_group}) {
     SearchRequest request = RequestOf(Llama8B(), 64, 64);
     request.pins.tensor = 4;
     request.pins.pipeline = 4;
@@ -160,6 +160,52 @@ TEST(SearchTest, ShardsPinnedForOneRank_ChangeNothing) {
   EXPECT_EQ(pinned.legal, open.legal);
   EXPECT_EQ(pinned.plans.front().step.memory_bytes, open.plans.front().step.memory_bytes);
   EXPECT_EQ(pinned.plans.front().step.seconds, open.plans.front().step.seconds);
+}
+
+// Slow links between domains: parameters are gathered inside them.
+TEST(SearchTest, SlowNetwork_SharesInsideDomainsAndReplicatesAcross) {
+  SearchRequest request = RequestOf(Llama8B(), 1024, 1024);
+  request.pins = {.tensor = 1, .pipeline = 1, .context = 1, .sharding = Sharding::kZero3};
+  request.machine.network.network_rate /= 8;
+  const SearchResult open = *Search(request);
+  const LayoutChoice& best = open.plans.front().layout;
+  EXPECT_GT(best.replicas, 1);
+  EXPECT_GE(best.sharing(), request.machine.network.domain_devices);
+  request.pins.shard_group = 1024;
+  request.pins.micro_batch = best.micro_batch;
+  request.pins.recompute = best.recompute;
+  request.pins.offload = best.offload;
+  const SearchResult whole = *Search(request);
+  EXPECT_EQ(whole.plans.front().layout.replicas, 1);
+  EXPECT_GT(whole.plans.front().step.seconds, open.plans.front().step.seconds);
+  EXPECT_LT(whole.plans.front().step.memory_bytes, open.plans.front().step.memory_bytes);
+  // What memory does not allow is not chosen: the groups grow.
+  request.pins.shard_group.reset();
+  request.memory_bytes =
+      (whole.plans.front().step.memory_bytes + open.plans.front().step.memory_bytes) / 2;
+  const SearchResult tight = *Search(request);
+  ASSERT_FALSE(tight.plans.empty());
+  EXPECT_GT(tight.plans.front().layout.sharing(), best.sharing());
+}
+
+TEST(SearchTest, PinnedShardGroup_IsKept) {
+  SearchRequest request = RequestOf(Llama8B(), 64, 64);
+  request.pins.shard_group = 16;
+  const SearchResult found = *Search(request);
+  ASSERT_FALSE(found.plans.empty());
+  for (const RankedPlan& plan : found.plans) {
+    EXPECT_NE(plan.layout.sharding, Sharding::kReplicated);
+    EXPECT_EQ(plan.layout.data / plan.layout.replicas, 16);
+  }
+  request.pins.shard_group = 3;
+  EXPECT_FALSE(Search(request).ok());
+}
+
+TEST(SearchTest, OneDomain_HasNoReplicas) {
+  SearchRequest request = RequestOf(Llama8B(), 8, 64);
+  request.most = 10'000;
+  const SearchResult found = *Search(request);
+  for (const RankedPlan& plan : found.plans) EXPECT_EQ(plan.layout.replicas, 1);
 }
 
 TEST(SearchTest, MoreMemory_IsNeverSlower) {

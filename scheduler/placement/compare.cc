@@ -11,8 +11,8 @@
 
 namespace strata::scheduler {
 
-std::vector<Comparison> CompareOrders(const topology::Cluster& cluster, const Shape& shape,
-                                      const Placement& placement) {
+std::vector<OtherOrder> OtherOrders(const topology::Cluster& cluster, const Shape& shape,
+                                    const Placement& placement) {
   const std::vector<planner::Dimension> canonical = CanonicalOrder();
   const std::vector<Device> ranks =
       Renumbered(shape.degrees, placement.ranks, placement.order, canonical);
@@ -29,12 +29,20 @@ std::vector<Comparison> CompareOrders(const topology::Cluster& cluster, const Sh
   std::vector<int> hostname = topology;
   std::stable_sort(hostname.begin(), hostname.end(),
                    [&](int a, int b) { return name(a) < name(b); });
-  std::vector<Comparison> found;
+  std::vector<OtherOrder> found;
   for (const auto& [plain, order] :
        {std::pair("contiguous", std::cref(topology)), std::pair("random", std::cref(random)),
         std::pair("hostname", std::cref(hostname))}) {
-    found.push_back(
-        {plain, CostOf(cluster, shape, canonical, Reordered(ranks, tensor, order.get()))});
+    found.push_back({plain, canonical, Reordered(ranks, tensor, order.get())});
+  }
+  return found;
+}
+
+std::vector<Comparison> CompareOrders(const topology::Cluster& cluster, const Shape& shape,
+                                      const Placement& placement) {
+  std::vector<Comparison> found;
+  for (OtherOrder& other : OtherOrders(cluster, shape, placement)) {
+    found.push_back({std::move(other.name), CostOf(cluster, shape, other.order, other.ranks)});
   }
   return found;
 }

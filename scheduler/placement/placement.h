@@ -100,6 +100,13 @@ Cost CostOf(const topology::Cluster& cluster, const Shape& shape,
 // pipeline, data, replicate over the topology order), "random" (cells of one tensor group shuffled
 // by seed 1), "hostname" (nodes by plain string order of their names, as launchers that sort host
 // names do).
+struct OtherOrder {
+  std::string name;
+  std::vector<planner::Dimension> order;
+  std::vector<Device> ranks;
+};
+std::vector<OtherOrder> OtherOrders(const topology::Cluster& cluster, const Shape& shape,
+                                    const Placement& placement);
 struct Comparison {
   std::string name;
   Cost cost;

@@ -8,18 +8,16 @@ choice is more than 10 % slower than the best. The machine should have nothing e
 
 import argparse
 import json
-import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import calibrated_runs
+from calibrated_runs import WARM_STEPS
+
 LIMIT = 0.10
-WARM_STEPS = 2
 JOBS = {
     # name: (model, sequence, global batch, ranks)
     "narrow": ("family: llama, layers: 8, hidden: 256, heads: 4, ffn: 704, vocab: 4096", 128, 16, 2),
@@ -49,18 +47,6 @@ def layouts_of(options, path, profile) -> list:
     return json.loads(out)["plans"]
 
 
-def run(options, folder, path, layout, profile) -> list:
-    """Seconds of the steps of one run, without the first."""
-    metrics, directory = folder / "metrics.jsonl", folder / "job"
-    shutil.rmtree(directory, ignore_errors=True)
-    metrics.unlink(missing_ok=True)
-    settings = [word for setting in layout["set"] for word in ("--set", setting)]
-    subprocess.run([options.strata, "run", path, "--dir", directory, "--metrics", metrics, "--profile", profile, "-q",
-                    *settings], check=True, stdout=subprocess.DEVNULL)
-    shutil.rmtree(directory)
-    return [json.loads(line)["seconds"] for line in metrics.read_text().splitlines()][WARM_STEPS:]
-
-
 def measure(options, folder, name, profile) -> dict:
     path = folder / f"{name}.yaml"
     path.write_text(job(folder, name, options.steps + WARM_STEPS))
@@ -68,7 +54,7 @@ def measure(options, folder, name, profile) -> dict:
     seen = [[] for _ in layouts]
     for _ in range(options.rounds):
         for layout, seconds in zip(layouts, seen):
-            seconds += run(options, folder, path, layout, profile)
+            seconds += [step["seconds"] for step in calibrated_runs.run(options, path, profile, layout["set"])]
     medians = [statistics.median(seconds) for seconds in seen]
     best = min(range(len(layouts)), key=medians.__getitem__)
     text = lambda layout: ", ".join(f"{key} {value}" for key, value in layout["parallel"].items())
@@ -85,21 +71,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4, help="measured steps of a run")
     parser.add_argument("--jobs", default=",".join(JOBS), help="only these")
-    parser.add_argument("--profile", help="of an earlier calibration, instead of a new one")
-    parser.add_argument("--json", help="write the results there too")
-    parser.add_argument("--strata", default=str(ROOT / "out/bin/strata"), help="the program")
+    calibrated_runs.add_options(parser)
     options = parser.parse_args()
-    jobs = options.jobs.split(",")
-    if unknown := [name for name in jobs if name not in JOBS]:
-        parser.error(f"no job {', '.join(unknown)}: there are {', '.join(JOBS)}")
+    jobs = calibrated_runs.chosen(parser, "job", options.jobs, JOBS)
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="strata-auto-") as name:
-        folder = pathlib.Path(name)
-        (folder / "text.txt").write_text(" ".join(str(i * i % 7919) for i in range(200_000)))
-        profile = options.profile or str(folder / "profile.textproto")
-        if not options.profile:
-            subprocess.run([options.strata, "calibrate", "--profile", profile], check=True)
-            print(f"calibrated in {time.monotonic() - begin:.0f} s; load {os.getloadavg()[0]:.1f}", flush=True)
+    with calibrated_runs.calibrated(options) as (folder, profile):
         results = [measure(options, folder, each, profile) for each in jobs]
     worst = max(results, key=lambda result: result["slower"])
     print(f"worst: {worst['job']}, {100 * worst['slower']:+.1f} % (limit {100 * LIMIT:.0f} %); "

@@ -8,18 +8,16 @@ nothing else to do, which `--profile` (of an earlier calibration) does not chang
 
 import argparse
 import json
-import os
+import json
 import pathlib
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import calibrated_runs
+from calibrated_runs import WARM_STEPS
+
 LIMIT = 0.15
-WARM_STEPS = 2
 # 30 M parameters, so that products are most of a step; of shapes that no calibration measures.
 MODEL = "family: llama, layers: 4, hidden: 640, heads: 10, kv_heads: 10, ffn: 1728, vocab: 8192, tied_embeddings: false"
 SEQUENCE, BATCH = 128, 4  # of a step
@@ -53,17 +51,12 @@ checkpoint: {{every_steps: 1000000, keep: 1}}
 
 def run(options, folder, layout, profile) -> list:
     """The records of one run, without the first steps."""
-    path, metrics, directory = folder / "job.yaml", folder / "metrics.jsonl", folder / "job"
+    path = folder / "job.yaml"
     path.write_text(job(folder, layout, options.steps + WARM_STEPS))
-    shutil.rmtree(directory, ignore_errors=True)
-    metrics.unlink(missing_ok=True)
-    subprocess.run([options.strata, "run", path, "--dir", directory, "--metrics", metrics, "--profile", profile, "-q"],
-                   check=True, stdout=subprocess.DEVNULL)
-    shutil.rmtree(directory)  # its checkpoint is as large as the model and its state
-    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    records = calibrated_runs.run(options, path, profile)
     if "predicted_seconds" not in records[-1]:
         sys.exit(f"predict: {layout}: the steps have no predicted_seconds: is the profile of this machine?")
-    return records[WARM_STEPS:]
+    return records
 
 
 def explain(layout, records):
@@ -102,21 +95,11 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=5, help="measured steps of a run")
     parser.add_argument("--layouts", default=",".join(LAYOUTS), help="only these")
     parser.add_argument("--explain", action="store_true", help="also what predictions consist of")
-    parser.add_argument("--profile", help="of an earlier calibration, instead of a new one")
-    parser.add_argument("--json", help="write the results there too")
-    parser.add_argument("--strata", default=str(ROOT / "out/bin/strata"), help="the program")
+    calibrated_runs.add_options(parser)
     options = parser.parse_args()
-    layouts = options.layouts.split(",")
-    if unknown := [layout for layout in layouts if layout not in LAYOUTS]:
-        parser.error(f"no layout {', '.join(unknown)}: there are {', '.join(LAYOUTS)}")
+    layouts = calibrated_runs.chosen(parser, "layout", options.layouts, LAYOUTS)
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="strata-predict-") as name:
-        folder = pathlib.Path(name)
-        (folder / "text.txt").write_text(" ".join(str(i * i % 7919) for i in range(200_000)))
-        profile = options.profile or str(folder / "profile.textproto")
-        if not options.profile:
-            subprocess.run([options.strata, "calibrate", "--profile", profile], check=True)
-            print(f"calibrated in {time.monotonic() - begin:.0f} s; load {os.getloadavg()[0]:.1f}", flush=True)
+    with calibrated_runs.calibrated(options) as (folder, profile):
         seen = {layout: [] for layout in layouts}
         for _ in range(options.rounds):
             for layout in layouts:

@@ -175,7 +175,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
 
   // Of a call that first looks for what it is to change: reads like StartRead, and then, when the
-  // caller still may, does what Start's do. `handle` meets a later state than was read.
+  // caller still may, does what Start's do. `handle` meets a later state than was read. A plan that
+  // returns null has nothing to read: then it is as one of Start's.
   static grpc::ServerUnaryReactor* StartAfterRead(
       const CallEnvironment& environment, const char* name, grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* request, grpc::ByteBuffer* response, const Prepare& prepare,
@@ -271,7 +272,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (status.ok()) status = prepared_;
     if (status.ok() && plan_) {
       later_ = std::exchange(plan_, nullptr)(core, caller_, request_);
-      if (acts_) return absl::OkStatus();  // until it has read
+      if (acts_ && later_) return absl::OkStatus();  // until it has read
     }
     if (status.ok()) status = handle_(core, effects, caller_, request_, &response_);
     Audit(environment_, Description(), caller_, status, core, effects);

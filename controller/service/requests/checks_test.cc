@@ -3,10 +3,13 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/requests/auto_decision.h"
 #include "controller/service/requests/errors.h"
 #include "controller/service/requests/pages.h"
 #include "controller/service/requests/spec_check.h"
@@ -85,6 +88,91 @@ TEST(CheckSpec, LayoutsThatCannotBeAreInfeasible) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReasonOf(status), "INFEASIBLE");
   EXPECT_THAT(FieldsOf(status), ElementsAre("parallel.data"));
+}
+
+v1::Job AutoJob() {
+  v1::Job job;
+  job.set_name("jobs/a");
+  *job.mutable_spec() = GoodSpec();
+  job.mutable_spec()->clear_parallel();
+  job.mutable_spec()->mutable_parallel()->set_automatic(true);
+  job.mutable_spec()->mutable_resources()->set_ranks(2);
+  job.mutable_spec()->mutable_train()->clear_micro_batch();
+  return job;
+}
+
+TEST(CheckSpec, AutosStayUntilTheyAreDecided) {
+  v1::JobSpec spec = AutoJob().spec();
+  const v1::JobSpec before = spec;
+  ASSERT_TRUE(CheckSpec("x", spec).ok()) << CheckSpec("x", spec);
+  EXPECT_EQ(spec.SerializeAsString(), before.SerializeAsString());
+  spec.mutable_train()->set_steps(-1);
+  EXPECT_THAT(FieldsOf(CheckSpec("x", spec)), ElementsAre("train.steps"));
+}
+
+TEST(DecideAutos, TheLayoutIsLegalCompleteAndSaidWhy) {
+  const auto decided = DecideAutos(AutoJob(), {}, nullptr);
+  ASSERT_TRUE(decided.ok()) << decided.status();
+  v1::JobSpec spec = decided->spec;
+  EXPECT_FALSE(spec.parallel().automatic());
+  EXPECT_EQ(spec.parallel().data() * spec.parallel().tensor() * spec.parallel().context() *
+                spec.parallel().pipeline(),
+            2);
+  EXPECT_GT(spec.train().micro_batch(), 0);
+  ASSERT_TRUE(CheckSpec("a", spec).ok());
+  EXPECT_EQ(spec.SerializeAsString(), decided->spec.SerializeAsString());
+  EXPECT_THAT(decided->why, testing::StartsWith("auto was decided: "));
+}
+
+TEST(DecideAutos, WhatStepsTookIsHeeded) {
+  const auto before = DecideAutos(AutoJob(), {}, nullptr);
+  const auto family = planner::FamilyOf(before->spec, before->spec.model(), "cpu");
+  planner::LearnedFamilies learned;
+  for (const double ratio : {100.0, 1.0}) {
+    v1::PlanFamily& one = *learned.Add();
+    one.set_workload(family.workload);
+    one.set_layout(learned.size() == 1 ? family.layout : "data 64");
+    one.set_ratio(ratio);
+    one.set_steps(16);
+  }
+  const auto after = DecideAutos(AutoJob(), learned, nullptr);
+  EXPECT_NE(planner::FamilyOf(after->spec, after->spec.model(), "cpu").layout, family.layout);
+  EXPECT_THAT(after->why, testing::HasSubstr("steps of other layouts of this workload took"));
+}
+
+TEST(DecideAutos, WhatCannotBeDecidedIsRefusedWithWhatToDo) {
+  v1::Job job = AutoJob();
+  job.mutable_spec()->mutable_resources()->set_ranks(13);
+  absl::Status status = DecideAutos(job, {}, nullptr).status();
+  EXPECT_EQ(ReasonOf(status), "INFEASIBLE");
+  EXPECT_THAT(FieldsOf(status), ElementsAre("parallel"));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("no layout is legal"));
+  job = AutoJob();
+  job.mutable_spec()->mutable_train()->set_global_batch(1 << 20);
+  EXPECT_EQ(ReasonOf(DecideAutos(job, {}, nullptr).status()), "DECISION_TOO_LARGE");
+  EXPECT_EQ(ReasonOf(DecideAutos(AutoJob(), {}, [] { return true; }).status()),
+            "DECISION_TOO_LARGE");
+  job = AutoJob();
+  job.mutable_spec()->mutable_model()->clear_layers();
+  EXPECT_EQ(ReasonOf(DecideAutos(job, {}, nullptr).status()), "INVALID_JOB");
+}
+
+TEST(AutoDecider, OneIsDecidedAtATimeAndNotForLong) {
+  common::ManualClock clock;
+  AutoDecider decider(&clock);
+  std::vector<absl::Status> inner;
+  const auto decided = decider.Decide(AutoJob(), {}, [&] {
+    if (inner.empty()) {
+      std::thread([&] {
+        inner.push_back(decider.Decide(AutoJob(), {}, [] { return false; }).status());
+      }).join();
+    }
+    clock.Advance(15);
+    return false;
+  });
+  EXPECT_EQ(ReasonOf(decided.status()), "DECISION_TOO_LARGE");
+  EXPECT_EQ(ReasonOf(inner.at(0)), "DECISION_BUSY");
+  EXPECT_TRUE(decider.Decide(AutoJob(), {}, [] { return false; }).ok());
 }
 
 TEST(CheckSpec, ValuesOfOtherVersionsAreRefused) {

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "controller/service/requests/errors.h"
+#include "planner/search/auto_layout.h"
 #include "spec/job_file.h"
 #include "spec/policy_file.h"
 #include "spec/problems.h"
@@ -102,6 +103,12 @@ bool AddProblems(const spec::Problems& problems, std::vector<FieldViolation>& fo
   return invalid;
 }
 
+v1::JobSpec WithoutAutos(v1::JobSpec job) {
+  if (job.parallel().automatic()) job.clear_parallel();
+  if (job.memory().automatic()) job.clear_memory();
+  return job;
+}
+
 }  // namespace
 
 absl::Status CheckPolicy(const v1::Policy& policy) {
@@ -139,13 +146,13 @@ absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec) {
   options.default_name = std::string(default_name);
   options.completed = true;
   const spec::JobFile file = spec::ReadJob(spec::WriteJob(spec), options, problems);
-  if (problems.empty()) spec::CheckSupported(file.job, file.positions, problems);
+  if (problems.empty()) spec::CheckSupported(WithoutAutos(file.job), file.positions, problems);
   bool invalid = AddProblems(problems, violations);
   const size_t before = violations.size();
   CheckPaths(spec, violations);
   invalid |= violations.size() > before;
   if (violations.empty()) {
-    spec = file.job;
+    if (!planner::LeavesToDecide(spec)) spec = file.job;
     return absl::OkStatus();
   }
   return RefuseFields(

@@ -12,8 +12,9 @@ namespace strata::controller {
 
 // Fills in the defaults. Otherwise all problems at once, by path: InvalidArgument (INVALID_JOB)
 // when the job must change, FailedPrecondition (INFEASIBLE) when no layout or machine can do it.
-// `default_name`: of the job when the spec gives none. Time and memory are bounded by the 1 MiB
-// that a spec may have.
+// A spec with autos (parallel, memory, train.micro_batch) that is right but for them stays as it
+// is: see DecideAutos. `default_name`: of the job when the spec gives none. Time and memory are
+// bounded by the 1 MiB that a spec may have.
 absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec);
 
 // All problems of a policy at once, by the paths of its file: InvalidArgument (INVALID_POLICY).

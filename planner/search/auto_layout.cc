@@ -1,4 +1,4 @@
-#include "client/auto_layout.h"
+#include "planner/search/auto_layout.h"
 
 #include <algorithm>
 #include <optional>
@@ -16,7 +16,7 @@
 #include "program/ir/mesh.h"
 #include "program/readers/memory.h"
 
-namespace strata::client {
+namespace strata::planner {
 namespace {
 
 // A layout as a job file writes it.
@@ -31,13 +31,14 @@ class Ranking {
  public:
   explicit Ranking(const AutoRequest& request)
       : request_(request),
-        job_(request.file->job),
+        job_(*request.job),
         parallel_open_(job_.parallel().automatic()),
         micro_open_(job_.train().micro_batch() == 0 ||
-                    (parallel_open_ && !request.file->positions.Has("train.micro_batch"))) {}
+                    (parallel_open_ && !request.micro_batch_given)) {}
 
   absl::StatusOr<std::vector<Candidate>> Run() {
     std::vector<Layout> layouts = Layouts();
+    known_ = static_cast<int64_t>(layouts.size());
     for (const Layout& layout : layouts) Try(layout);
     Sort();
     // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
@@ -48,13 +49,19 @@ class Ranking {
       for (const Tried& each : best) VaryMicroBatch(each.layout);
       Sort();
     }
-    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_) {
+    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_ && !KeepsRecompute()) {
       const std::vector<Tried> all = tried_;
+      known_ += static_cast<int64_t>(all.size());
       for (Tried each : all) {
         each.layout.recompute = true;
         Try(each.layout);
       }
       Sort();
+    }
+    if (given_up_) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("auto: only ", looked_at_, " of ", known_,
+                       " layouts were looked at in the time there was"));
     }
     if (tried_.empty()) return why_not_;
     std::vector<Candidate> candidates;
@@ -94,12 +101,19 @@ class Ranking {
     return layouts;
   }
 
+  bool KeepsRecompute() const {
+    return std::any_of(request_.kept.begin(), request_.kept.end(),
+                       [](const KeptKey& kept) { return kept.key == "recompute"; });
+  }
+
   void VaryMicroBatch(Layout layout) {
     const int64_t data =
         parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
     const int64_t share = job_.train().global_batch() / data;
-    for (const int64_t micro : common::DivisorsOf(std::max<int64_t>(1, share))) {
-      if (micro > kMostMicroBatch) break;
+    std::vector<int64_t> sizes = common::DivisorsOf(std::max<int64_t>(1, share));
+    std::erase_if(sizes, [](int64_t size) { return size > kMostMicroBatch; });
+    known_ += static_cast<int64_t>(sizes.size());
+    for (const int64_t micro : sizes) {
       layout.micro_batch = micro;
       Try(layout);
     }
@@ -119,6 +133,11 @@ class Ranking {
       if (words.empty()) words.emplace_back("data", "1");
       if (std::string(layout.shard) != "none") words.emplace_back("shard", layout.shard);
       if (layout.recompute) words.emplace_back("recompute", "full");
+      for (const KeptKey& kept : request_.kept) {
+        const bool goes = kept.with.empty() || (kept.with == "pipeline" && layout.pipeline > 1) ||
+                          (kept.with == "context" && layout.context > 1);
+        if (goes) words.emplace_back(kept.key, kept.value);
+      }
       candidate.settings.push_back(
           absl::StrCat("parallel={", absl::StrJoin(words, ", ", absl::PairFormatter(": ")), "}"));
     }
@@ -140,6 +159,14 @@ class Ranking {
   }
 
   void Try(const Layout& layout) {
+    given_up_ = given_up_ || (request_.gives_up && request_.gives_up());
+    if (given_up_) return;
+    LookAt(layout);
+    ++looked_at_;
+    if (request_.on_progress) request_.on_progress(looked_at_, known_);
+  }
+
+  void LookAt(const Layout& layout) {
     Candidate candidate = Write(layout);
     const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
     if (!job.ok()) return Refuse(candidate, job.status());
@@ -158,11 +185,11 @@ class Ranking {
   // Composes the candidate's programs, and reads memory and time off them.
   absl::Status Predict(const v1::JobSpec& job, Candidate& candidate) const {
     ASSIGN_OR_RETURN(const model::ModelSpec model, model::FromProto(job.model()));
-    ASSIGN_OR_RETURN(const planner::DecidedJob decided,
-                     planner::DecideJob(job, model,
-                                        {.threads = request_.threads,
-                                         .evaluate_sequences = request_.evaluate_sequences,
-                                         .scratch = planner::CollectiveScratch}));
+    ASSIGN_OR_RETURN(const DecidedJob decided,
+                     DecideJob(job, model,
+                               {.threads = request_.threads,
+                                .evaluate_sequences = request_.evaluate_sequences,
+                                .scratch = CollectiveScratch}));
     const program::Mesh mesh{.sizes = decided.decision.plan.groups};
     std::vector<program::StagePrograms> stages;
     for (int s = 0; s < mesh.sizes.pipeline; ++s) {
@@ -188,7 +215,17 @@ class Ranking {
                      program::PredictTimeline(sets, "train", mesh, *request_.costs));
     candidate.seconds = timeline.step_seconds;
     candidate.terms = TermsOf(timeline);
+    Correct(job, candidate);
     return absl::OkStatus();
+  }
+
+  void Correct(const v1::JobSpec& job, Candidate& candidate) const {
+    candidate.correction =
+        CorrectionOf(FamilyOf(job, job.model(), request_.device), request_.learned);
+    if (!candidate.correction.has_value()) return;
+    const double predicted = candidate.seconds;
+    candidate.seconds *= candidate.correction->ratio;
+    candidate.terms.emplace_back("correction", candidate.seconds - predicted);
   }
 
   static std::vector<std::pair<std::string, double>> TermsOf(const program::Timeline& timeline) {
@@ -216,7 +253,9 @@ class Ranking {
   const v1::JobSpec& job_;
   const bool parallel_open_, micro_open_;
   std::vector<Tried> tried_;
-  absl::Status why_not_;  // of the first that is not legal
+  bool given_up_ = false;
+  int64_t looked_at_ = 0, known_ = 0;  // layouts
+  absl::Status why_not_;               // of the first that is not legal
 };
 
 }  // namespace
@@ -226,13 +265,18 @@ bool LeavesToDecide(const v1::JobSpec& job) {
          (job.train().has_micro_batch() && job.train().micro_batch() == 0);
 }
 
+program::Rates UsualRates(int64_t threads) {
+  const auto share = static_cast<double>(threads);
+  return {.flops_per_second = 5e10 * share, .memory_bytes_per_second = 1e10 * share};
+}
+
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {
-  const int64_t ranks = request.file->job.resources().ranks();
-  if (request.file->job.parallel().automatic() && ranks > kMostAutoRanks) {
+  const int64_t ranks = request.job->resources().ranks();
+  if (request.job->parallel().automatic() && ranks > kMostAutoRanks) {
     return absl::UnimplementedError(
         absl::StrCat("auto looks at up to ", kMostAutoRanks, " ranks, not ", ranks));
   }
   return Ranking(request).Run();
 }
 
-}  // namespace strata::client
+}  // namespace strata::planner

@@ -1,0 +1,61 @@
+"""What steps took on a calibrated node, learned by a real controller, corrects the next plan of the same family."""
+
+import json
+import os
+import socket
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import real_cluster
+
+STEPS = 20  # the controller learns from 16, after the first
+
+
+class LearningTest(real_cluster.RealCluster):
+    def job(self, name: str, parallel: str):
+        path = self.folder / f"{name}.yaml"
+        path.write_text(f"""
+name: {name}
+model: {{family: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 128, vocab: 256}}
+data: {{train: [{{path: {self.folder}/text.txt}}]}}
+train: {{steps: {STEPS}, sequence: 64, global_batch: 4, micro_batch: 1}}
+parallel: {parallel}
+resources: {{ranks: 1}}
+""")
+        return path
+
+    def plan(self, path) -> dict:
+        return json.loads(self.strata("plan", path, "-o", "json").stdout)["plans"][0]
+
+    def test_what_steps_took_corrects_the_next_plan(self):
+        self.strata("up", "--dir", self.cluster, "--agents", 1)
+        [agent] = self.cluster.glob("nodes/*")
+        profile = agent / "profiles" / f"{socket.gethostname()}.textproto"
+        self.strata("calibrate", "--quick", "--profile", profile)
+        path = self.job("first", "{data: 1}")
+        self.assertNotIn("correction", self.plan(path))
+        self.strata("submit", path)
+        self.strata("wait", "first", "--for=state=SUCCEEDED")
+        records = self.records(self.get("first")["directory"])
+        predicted = {record.get("predicted_seconds") for record in records}
+        self.assertEqual(len(predicted), 1)
+        self.assertIsNotNone(predicted.pop())
+
+        for restarted in (False, True):
+            if restarted:  # it is durable
+                self.down()
+                self.strata("up", "--dir", self.cluster, "--agents", 1)
+            correction = self.plan(path)["correction"]
+            self.assertEqual(correction["of"], "layout")
+            self.assertEqual(correction["steps"], 16)
+            ratios = sorted(r["seconds"] / r["predicted_seconds"] for r in records[1:17])
+            self.assertAlmostEqual(correction["ratio"], ratios[8], delta=1e-6 * ratios[8])
+        said = self.strata("submit", self.job("second", "auto")).stderr
+        self.assertIn("the predicted time, as 16 steps of this layout took", said)
+        self.strata("wait", "second", "--for=state=SUCCEEDED")
+        self.down()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
