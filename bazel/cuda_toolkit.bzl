@@ -21,6 +21,13 @@ cc_library(
     linkopts = ["-ldl", "-lrt", "-lpthread"],
     deps = [":headers"],
 )
+
+# Of cuBLAS, the part that Strata calls: half a gigabyte, shared and found where the toolkit is.
+cc_library(
+    name = "cublaslt",
+    srcs = glob(["lib/libcublasLt.so.*"], allow_empty = True),
+    deps = [":headers"],
+)
 """
 
 def _candidates(repository):
