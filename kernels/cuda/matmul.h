@@ -26,17 +26,16 @@
 namespace strata::kernels::cuda {
 
 // What every plan's workspace has on devices of this compute capability (its major number): what
-// the manual of cuBLAS recommends. Known before there is a device, so that it can be planned for.
-constexpr int64_t MatmulWorkspaceBytes(int major) {
-  return int64_t{major == 9 || major == 10 ? 32 : major == 12 ? 12 : 4} << 20;
-}
+// cuBLAS's manual recommends for Hopper, and for what came before. Known before there is a device,
+// so that it can be planned for.
+constexpr int64_t MatmulWorkspaceBytes(int major) { return int64_t{major >= 9 ? 32 : 4} << 20; }
 
 // What a product is besides its shape.
 struct MatmulOptions {
   bool tf32 = false;  // of f32 factors, 10 bits of mantissa: on tensor cores
-  bool bias = false;  // bias[n], of c's type, is added to every row of the product
-  // What all pointers that the plan will be given are multiples of, in bytes (PointerAlignment): a
-  // power of two from the elements' size to 256. Below 16 fewer and slower algorithms are possible.
+  bool bias = false;  // bias[n], of c's type, is added to every row before c is rounded
+  // What a, b and c of every call are multiples of, in bytes (PointerAlignment): a power of two
+  // from the size of a's elements to 256. Below 16, algorithms are few and slow.
   int alignment = 256;
 };
 
@@ -51,9 +50,10 @@ class MatmulPlan {
 
   // Queues the product. All pointers are to device memory. `workspace` holds the library's
   // workspace_bytes() at a multiple of 256 and is used by one product at a time: streams do not
-  // share one unless events order them. `bias`: null unless the plan's options have one. One caller
-  // at a time per plan. Errors: INVALID_ARGUMENT for pointers that are less aligned than planned
-  // for, or a bias where there is none or the reverse; what cuBLASLt returns.
+  // share one unless events order them. `bias`: null unless the plan's options have one, and at a
+  // multiple of 16 bytes: algorithms are chosen without a look at it. One caller at a time per
+  // plan. Errors: INVALID_ARGUMENT for pointers that are less aligned than that, or a bias where
+  // there is none or the reverse; what cuBLASLt returns.
   absl::Status Run(cudaStream_t stream, const void* a, const void* b, void* c, void* workspace,
                    const void* bias = nullptr) const;
 
