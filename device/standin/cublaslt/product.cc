@@ -198,19 +198,22 @@ class Run {
     }
   }
 
-  // Written where the parts of a sum would lie, and in steps behind them: its megabytes are many.
+  // Both ends, and in steps between them: its megabytes are many.
   void TouchWorkspace() {
-    constexpr uint64_t kCell = Shadow::kChunkBytes, kStep = 4096, kDense = 64 << 10;
+    constexpr uint64_t kCell = Shadow::kChunkBytes, kStep = 16 << 10;
     const uint64_t begin = AddressOf(product_.workspace), bytes = product_.workspace_bytes;
     if (bytes == 0) return;
     const auto poison = [&](uint64_t offset, uint64_t count) {
       std::byte* const at = Reach(begin + offset, count, Checker::Access::kWrite);
       if (at != nullptr) std::memset(at, 0xff, count);
     };
-    const uint64_t dense = std::min(bytes, kDense);
-    poison(0, dense);
-    for (uint64_t offset = dense; offset + kCell <= bytes; offset += kStep) poison(offset, kCell);
-    if (bytes > kCell) poison(bytes - kCell, kCell);
+    if (bytes <= 2 * kStep) {
+      poison(0, bytes);
+      return;
+    }
+    poison(0, kStep);
+    for (uint64_t offset = kStep; offset < bytes - kStep; offset += kStep) poison(offset, kCell);
+    poison(bytes - kStep, kStep);
   }
 
   Dense Read(const Matrix& matrix, const void* data, int64_t batch, bool transposed) {
