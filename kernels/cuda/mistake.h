@@ -15,6 +15,8 @@ enum class Mistake : int32_t {
   kNoBound,               // the last elements are not the last
   kNarrowMask,            // lanes that shuffle outside of their own mask
   kInPlaceTooEarly,       // a logit is overwritten before another thread has read it
+  kNoCopyWait,            // of asynchronous copies, before what they bring is read
+  kWindowOffByOne,        // a window of keys has one too many
 };
 
 // What kernels that start from now on have wrong, in *_planted targets.
