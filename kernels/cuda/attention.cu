@@ -1,6 +1,8 @@
 // From shapes to problems, and which kernels take them.
 #include "kernels/cuda/attention.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/attention_problem.cuh"
 
 namespace strata::kernels::cuda {
@@ -111,6 +113,9 @@ AttentionProblem<T> ProblemOf(const AttentionShape& shape, const T* qkv, const i
 template <typename T>
 absl::Status Forward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   if (problem.batch == 0 || problem.rows == 0) return absl::OkStatus();
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (TensorCoresTake(problem)) return TensorForward(stream, problem);
+  }
   return SimpleForward(stream, problem);
 }
 
