@@ -122,6 +122,9 @@ absl::Status Forward(cudaStream_t stream, const AttentionProblem<T>& problem) {
 template <typename T>
 absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   if (problem.batch == 0 || problem.rows == 0) return absl::OkStatus();
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (TensorCoresTake(problem)) return TensorBackward(stream, problem);
+  }
   return SimpleBackward(stream, problem);
 }
 
