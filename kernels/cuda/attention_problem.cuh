@@ -129,36 +129,6 @@ struct Levels {
   __device__ float Slope(float level) const { return capped ? 1 - level * level : 1; }
 };
 
-// Launches of attention_simple.cu, for heads of up to 256 elements.
-template <typename T>
-absl::Status SimpleForward(cudaStream_t stream, const AttentionProblem<T>& problem);
-template <typename T>
-absl::Status SimpleBackward(cudaStream_t stream, const AttentionProblem<T>& problem);
-
-// Launches of attention_tensor_*.cu, for problems that TensorCoresTake: heads of a multiple of 8
-// elements whose rows are aligned to 16 bytes.
-template <typename T>
-bool TensorCoresTake(const AttentionProblem<T>& problem) {
-  const bool strides = ByPackets<T>(problem.q_row) && ByPackets<T>(problem.kv_row) &&
-                       ByPackets<T>(problem.q_batch) && ByPackets<T>(problem.kv_batch) &&
-                       ByPackets<T>(problem.out_batch);
-  return sizeof(T) == 2 && strides &&
-         ByPackets<T>(problem.head_size, problem.q, problem.k, problem.v, problem.out, problem.dout,
-                      problem.dq, problem.dk, problem.dv);
-}
-absl::Status TensorForward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem);
-absl::Status TensorBackward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem);
-
-// A kernel that may ask for more shared memory than there is without asking.
-template <typename... Parameters, typename... Arguments>
-absl::Status LaunchLarge(const char* what, void (*kernel)(Parameters...), dim3 grid, int threads,
-                         size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (error != cudaSuccess) return StatusOf(what, error);
-  return Launch(what, kernel, grid, threads, shared_bytes, stream, arguments...);
-}
-
 }  // namespace strata::kernels::cuda
 
 #endif  // STRATA_KERNELS_CUDA_ATTENTION_PROBLEM_CUH_

@@ -1,7 +1,7 @@
 // Attention in f32, for all that tensor cores do not take: tiles of rows in shared memory as f32,
 // a running maximum and sum. 16 x 16 threads: a thread has the products of kR rows of one tile and
 // kR rows of another, and of the sums every 16th part of kR rows.
-#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/attention_launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -10,10 +10,10 @@ constexpr int kSide = 16, kThreads = kSide * kSide;
 
 template <int kHead, int kR>
 struct Sizes {
-  static constexpr int kTile = kSide * kR;       // rows
-  static constexpr int kPitch = kHead + 4;       // floats: 8 lanes read 8 rows from 32 banks
+  static constexpr int kTile = kSide * kR;  // rows
+  static constexpr int kPitch = kHead + 4;  // floats: 8 lanes read 8 rows from 32 banks
   static constexpr int kWeightPitch = kTile + 4;
-  static constexpr int kPackets = kHead / 64;    // of the sums, by thread and row
+  static constexpr int kPackets = kHead / 64;  // of the sums, by thread and row
   static constexpr int kRowFloats = kTile * kPitch, kWeightFloats = kTile * kWeightPitch;
 };
 
@@ -127,7 +127,8 @@ __device__ float OverRow(float value, Combine combine) {
 }
 
 template <typename T, int N, int kHead, int kR>
-__global__ void __launch_bounds__(kThreads) SimpleForwardKernel(const AttentionProblem<T> problem) {
+__global__ void __launch_bounds__(kThreads, 2)
+    SimpleForwardKernel(const AttentionProblem<T> problem) {
   using S = Sizes<kHead, kR>;
   extern __shared__ __align__(16) float shared[];
   float *q = shared, *k = q + S::kRowFloats, *v = k + S::kRowFloats, *weights = v + S::kRowFloats;
@@ -233,7 +234,7 @@ struct Query {
 // it, for dk and dv. Otherwise it has a tile of queries and their dout, and goes over keys and
 // values, for dq.
 template <typename T, int N, int kHead, int kR, bool kOfKeys>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     SimpleBackwardKernel(const AttentionProblem<T> problem) {
   using S = Sizes<kHead, kR>;
   extern __shared__ __align__(16) float shared[];
@@ -344,9 +345,9 @@ absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   constexpr size_t kOfKeys = kOfQueries + S::kWeightFloats * sizeof(float);
   const dim3 queries(problem.heads, BlocksFor(problem.rows, S::kTile), problem.batch);
   const dim3 keys(problem.kv_heads, BlocksFor(problem.keys, S::kTile), problem.batch);
-  const absl::Status status = LaunchLarge(
-      "attention's gradient, of keys", &SimpleBackwardKernel<T, N, kHead, kR, true>, keys, kThreads,
-      kOfKeys, stream, problem);
+  const absl::Status status =
+      LaunchLarge("attention's gradient, of keys", &SimpleBackwardKernel<T, N, kHead, kR, true>,
+                  keys, kThreads, kOfKeys, stream, problem);
   if (!status.ok()) return status;
   return LaunchLarge("attention's gradient, of queries",
                      &SimpleBackwardKernel<T, N, kHead, kR, false>, queries, kThreads, kOfQueries,

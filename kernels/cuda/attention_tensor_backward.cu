@@ -2,25 +2,27 @@
 // owns 16 rows and goes over tiles of others. For dk and dv it owns keys and values and goes over
 // queries and their dout; for dq it is the other way round. Scores are made anew for each: two
 // products of seven, for sums that are the same in every run.
-#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
 
-// What a thread has registers for decides how many columns of the sums a block makes, kSummed: of
-// dk and dv of large heads it is a part. Shared memory stays below the 99 KiB of smaller devices.
-template <int kHead, bool kOfKeys>
+// What a kernel writes. dk and dv of large heads are not one kernel's: their sums would not fit
+// the registers.
+enum class Of { kQueries, kKeys, kValues, kKeysAndValues };
+
+// Shared memory stays below the 99 KiB of smaller devices.
+template <int kHead, Of kOf>
 struct Sizes {
-  static constexpr int kSummed = !kOfKeys || kHead <= 128 ? kHead : kHead == 192 ? 64 : 128;
-  static constexpr int kParts = kHead / kSummed;
-  static constexpr int kWarps = kHead <= 128 ? 8 : 4;
+  static constexpr bool kQueries = kOf == Of::kQueries;
+  static constexpr int kWarps = kHead > 128 || (!kQueries && kHead == 64) ? 4 : 8;
   static constexpr int kOther = kHead == 256 ? 16 : 32;  // rows of a tile
   static constexpr int kThreads = 32 * kWarps, kOwn = 16 * kWarps;
 
   static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
   static constexpr unsigned kOtherBytes = Tile<kHead>::kRowBytes * kOther;
-  static constexpr unsigned kRowBytes = kOfKeys ? kOther * sizeof(float) : 0;  // of lse, of delta
+  static constexpr unsigned kRowBytes = kQueries ? 0 : kOther * sizeof(float);  // of lse, of delta
   static constexpr unsigned kStageBytes = 2 * kOtherBytes + 2 * kRowBytes;
   static constexpr unsigned kBytes = 2 * kOwnBytes + 2 * kStageBytes;
 };
@@ -52,11 +54,14 @@ __device__ __forceinline__ void CopyBoth(const Rows& rows, int size, unsigned to
                                    to + Tile<kHead>::kRowBytes * kRows);
 }
 
-template <int kHead, bool kOfKeys>
-__global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
+template <int kHead, Of kOf>
+__global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
     TensorBackwardKernel(const AttentionProblem<BFloat16> problem) {
-  using S = Sizes<kHead, kOfKeys>;
+  using S = Sizes<kHead, kOf>;
   constexpr int kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
+  constexpr bool kOfKeys = !S::kQueries;
+  constexpr bool kByScores = kOf != Of::kValues;  // dk or dq
+  constexpr bool kByWeights = kOf == Of::kValues || kOf == Of::kKeysAndValues;
   extern __shared__ __align__(128) char shared[];
   const unsigned own = SharedAddress(shared), own_values = own + S::kOwnBytes,
                  stages = own_values + S::kOwnBytes;
@@ -64,8 +69,7 @@ __global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
   const int sequence = blockIdx.z, size = problem.head_size, group = problem.group();
   const int tile = kOfKeys ? blockIdx.y : gridDim.y - 1 - blockIdx.y;  // who sees most is first
   const int own0 = tile * kOwn, own_end = min(own0 + kOwn, kOfKeys ? problem.keys : problem.rows);
-  const int kv_head = kOfKeys ? blockIdx.x / S::kParts : blockIdx.x / group;
-  const int part = kOfKeys ? blockIdx.x % S::kParts : 0, chunk0 = part * S::kSummed / 8;
+  const int kv_head = kOfKeys ? blockIdx.x : blockIdx.x / group;
   const Levels levels(problem);
 
   // Others that any of a block's rows sees or is seen by; of a block of keys those of all heads.
@@ -79,11 +83,18 @@ __global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
     begin = problem.FirstKey(sequence, own0) / kOther * kOther;
     end = problem.LastKey(own_end - 1) + 1;
   }
-  const int tiles = max(0, (end - begin + kOther - 1) / kOther);
 
+  // A tile to its stage; next time the one behind it.
+  const int count = max(0, (end - begin + kOther - 1) / kOther) * heads;
+  int next = begin, next_head = head;
   const auto copy_others = [&](int i) {
     const unsigned to = stages + i % 2 * S::kStageBytes;
-    const int at = begin + i % tiles * kOther, of_head = head + i / tiles;
+    const int at = next, of_head = next_head;
+    next += kOther;
+    if (next >= end) {
+      next = begin;
+      ++next_head;
+    }
     if constexpr (kOfKeys) {
       CopyBoth<kHead, kOther, kThreads>(QueryRows(problem, sequence, at, of_head), size, to);
       if (threadIdx.x < 2 * kOther) {  // their lse, then their delta
@@ -112,23 +123,25 @@ __global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
       own_delta[half] = problem.delta[problem.LseAt(sequence, row, head)];
     }
   }
-  if (tiles > 0) copy_others(0);
+  if (count > 0) copy_others(0);
 
-  float sums[1][S::kSummed / 8][4] = {};                     // dk or dq
-  float value_sums[1][kOfKeys ? S::kSummed / 8 : 1][4] = {};  // dv
-  for (int i = 0; i < tiles * heads; ++i) {
+  float sums[1][kByScores ? kHead / 8 : 1][4] = {};         // dk or dq
+  float value_sums[1][kByWeights ? kHead / 8 : 1][4] = {};  // dv
+  for (int i = 0, at = begin; i < count; ++i, at = at + kOther < end ? at + kOther : begin) {
     WaitForCopies();
     if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-    if (i + 1 < tiles * heads) copy_others(i + 1);
+    if (i + 1 < count) copy_others(i + 1);
     const unsigned other = stages + i % 2 * S::kStageBytes, other_values = other + S::kOtherBytes;
-    const int at = begin + i % tiles * kOther, at_end = at + kOther;
+    const int at_end = at + kOther;
     if (kOfKeys ? !problem.AnySees(sequence, at, at_end, warp_own, warp_end)
                 : !problem.AnySees(sequence, warp_own, warp_end, at, at_end)) {
       continue;
     }
     float p[1][kOther / 8][4] = {}, ds[1][kOther / 8][4] = {};
     MultiplyByRows<kHead, 1, kOther>(own, warp * 16, other, p);
-    MultiplyByRows<kHead, 1, kOther>(own_values, warp * 16, other_values, ds);
+    if constexpr (kByScores) {
+      MultiplyByRows<kHead, 1, kOther>(own_values, warp * 16, other_values, ds);
+    }
 
     const float* of_columns = reinterpret_cast<const float*>(
         shared + 2 * S::kOwnBytes + i % 2 * S::kStageBytes + 2 * S::kOtherBytes);
@@ -140,7 +153,6 @@ __global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
       for (int e = 0; e < 4; ++e) {
         const int own_row = warp_own + lane / 4 + e / 2 * 8, column = n * 8 + lane % 4 * 2 + e % 2;
         const float lse = kOfKeys ? of_columns[column] * kLog2E : own_lse[e / 2];
-        const float delta = kOfKeys ? of_columns[kOther + column] : own_delta[e / 2];
         const float level = levels(p[0][n][e]);
         float weight = Exp2(level * levels.factor - lse);
         if (masked) {
@@ -148,13 +160,14 @@ __global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
           if (!problem.AllSee(sequence, row, row + 1, key, key + 1)) weight = 0;
         }
         p[0][n][e] = weight;
-        ds[0][n][e] = weight * (ds[0][n][e] - delta) * levels.Slope(level);
+        if constexpr (kByScores) {
+          const float delta = kOfKeys ? of_columns[kOther + column] : own_delta[e / 2];
+          ds[0][n][e] = weight * (ds[0][n][e] - delta) * levels.Slope(level);
+        }
       }
     }
-    AddByWeights<kHead, S::kSummed, 1, kOther>(ds, other + chunk0 * 16, sums);
-    if constexpr (kOfKeys) {
-      AddByWeights<kHead, S::kSummed, 1, kOther>(p, other_values + chunk0 * 16, value_sums);
-    }
+    if constexpr (kByScores) AddByWeights<kHead, 1, kOther>(ds, other, sums);
+    if constexpr (kByWeights) AddByWeights<kHead, 1, kOther>(p, other_values, value_sums);
   }
 
   // Sums take the place of a warp's own rows, once all copies are there.
@@ -162,46 +175,52 @@ __global__ void __launch_bounds__(Sizes<kHead, kOfKeys>::kThreads)
   __syncthreads();
   const auto write = [&](const auto& of_warp, float factor, bool adds, char* by, BFloat16* to,
                          int64_t stride) {
-    SumsToTile<kHead, S::kSummed>(of_warp, by, warp * 16, chunk0,
-                                  [&](int half, int column, float value) {
-                                    value *= factor;
-                                    const int row = lane / 4 + half * 8;
-                                    if (adds && warp_own + row < own_end && column < size) {
-                                      value += ToF32(to[row * stride + column]);
-                                    }
-                                    return value;
-                                  });
+    SumsToTile<kHead>(of_warp, by, warp * 16, [&](int half, int column, float value) {
+      value *= factor;
+      const int row = lane / 4 + half * 8;
+      if (adds && warp_own + row < own_end && column < size) {
+        value += ToF32(to[row * stride + column]);
+      }
+      return value;
+    });
     __syncwarp();
-    TileToRows<kHead, S::kSummed, 16>(by, warp * 16, chunk0, own_end - warp_own, size, to, stride);
+    TileToRows<kHead, 16>(by, warp * 16, own_end - warp_own, size, to, stride);
   };
   if constexpr (kOfKeys) {
     const int64_t to = problem.KeyAt(sequence, warp_own, kv_head);
-    write(sums[0], problem.scale, problem.adds_dkv, shared, problem.dk + to, problem.kv_row);
-    write(value_sums[0], 1, problem.adds_dkv, shared + S::kOwnBytes, problem.dv + to,
-          problem.kv_row);
+    if constexpr (kByScores) {
+      write(sums[0], problem.scale, problem.adds_dkv, shared, problem.dk + to, problem.kv_row);
+    }
+    if constexpr (kByWeights) {
+      write(value_sums[0], 1, problem.adds_dkv, shared + S::kOwnBytes, problem.dv + to,
+            problem.kv_row);
+    }
   } else {
     write(sums[0], problem.scale, problem.adds_dq, shared,
           problem.dq + problem.QueryAt(sequence, warp_own, head), problem.q_row);
   }
 }
 
-template <int kHead, bool kOfKeys>
-absl::Status Backward(cudaStream_t stream, const char* what,
-                      const AttentionProblem<BFloat16>& problem) {
-  using S = Sizes<kHead, kOfKeys>;
-  const int heads = kOfKeys ? problem.kv_heads * S::kParts : problem.heads;
-  const int rows = kOfKeys ? problem.keys : problem.rows;
-  return LaunchLarge(what, &TensorBackwardKernel<kHead, kOfKeys>,
+template <int kHead, Of kOf>
+absl::Status Backward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
+  using S = Sizes<kHead, kOf>;
+  const int heads = S::kQueries ? problem.heads : problem.kv_heads;
+  const int rows = S::kQueries ? problem.rows : problem.keys;
+  return LaunchLarge("attention's gradient", &TensorBackwardKernel<kHead, kOf>,
                      dim3(heads, BlocksFor(rows, S::kOwn), problem.batch), S::kThreads, S::kBytes,
                      stream, problem);
 }
 
 template <int kHead>
 absl::Status Backward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
-  const absl::Status status =
-      Backward<kHead, true>(stream, "attention's gradient, of keys", problem);
-  if (!status.ok()) return status;
-  return Backward<kHead, false>(stream, "attention's gradient, of queries", problem);
+  const absl::Status queries = Backward<kHead, Of::kQueries>(stream, problem);
+  if (!queries.ok()) return queries;
+  if constexpr (kHead <= 128) {
+    return Backward<kHead, Of::kKeysAndValues>(stream, problem);
+  } else {
+    const absl::Status keys = Backward<kHead, Of::kKeys>(stream, problem);
+    return keys.ok() ? Backward<kHead, Of::kValues>(stream, problem) : keys;
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Attention's forward on tensor cores, as FlashAttention-2 has it (Dao 2023, algorithm 1): a warp
 // owns rows of queries, whose scores, weights and sums stay in registers. Keys come while values
 // are summed, and values while keys are multiplied.
-#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace strata::kernels::cuda {
@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
   const int head = blockIdx.x, sequence = blockIdx.z, kv_head = head / problem.group();
   const int row0 = (gridDim.y - 1 - blockIdx.y) * S::kRows;  // who sees most is first
   const int row_end = min(row0 + S::kRows, problem.rows), size = problem.head_size;
-  const int key0 = problem.FirstKey(sequence, row0) / kKeys * kKeys;
+  const int first = problem.FirstKey(sequence, row0), key0 = first / kKeys * kKeys;
   const int key_end = problem.LastKey(row_end - 1) + 1;
-  if (problem.resumes && key0 >= key_end) return;  // what stands there stays
+  if (problem.resumes && first >= key_end) return;  // what stands there stays
   // A warp's own, and a lane's first.
   const int warp_row = row0 + warp * S::kWarpRows, lane_row = warp_row + lane / 4;
   const Levels levels(problem);
@@ -67,8 +67,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
       highest[a][half] = kNoneSeen;
       sum[a][half] = 0;
       if (!problem.resumes || row >= row_end) continue;
-      highest[a][half] =
-          problem.lse[problem.LseAt(sequence, row, head)] * kLog2E / levels.factor;
+      highest[a][half] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E / levels.factor;
       sum[a][half] = lane % 4 == 0 ? 1 : 0;
       const BFloat16* out = problem.out + problem.OutAt(sequence, row, head) + lane % 4 * 2;
 #pragma unroll
@@ -105,13 +104,13 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int row = lane_row + 16 * a + 8 * half;
-          const int first = problem.FirstKey(sequence, row) - key - lane % 4 * 2;
-          const int last = problem.LastKey(row) - key - lane % 4 * 2;
+          const int lowest = problem.FirstKey(sequence, row) - key - lane % 4 * 2;
+          const int highest_seen = problem.LastKey(row) - key - lane % 4 * 2;
 #pragma unroll
           for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-              const bool sees = n * 8 + i >= first && n * 8 + i <= last;
+              const bool sees = n * 8 + i >= lowest && n * 8 + i <= highest_seen;
               if (!sees) scores[a][n][2 * half + i] = -INFINITY;
             }
           }
@@ -142,7 +141,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
         for (int i = 0; i < kHead / 4; ++i) sums[a][i / 2][2 * half + i % 2] *= correction;
       }
     }
-    AddByWeights<kHead, kHead, kAtoms, kKeys>(scores, v, sums);
+    AddByWeights<kHead, kAtoms, kKeys>(scores, v, sums);
   }
 
   // A warp's rows of queries are read by nobody else: its results take their place.
@@ -160,13 +159,13 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
             highest[a][half] * levels.factor * kLn2 + logf(total);
       }
     }
-    SumsToTile<kHead, kHead>(sums[a], shared, warp * S::kWarpRows + 16 * a, 0,
-                             [&](int half, int, float value) { return value * factor[half]; });
+    SumsToTile<kHead>(sums[a], shared, warp * S::kWarpRows + 16 * a,
+                      [&](int half, int, float value) { return value * factor[half]; });
   }
   __syncwarp();
-  TileToRows<kHead, kHead, S::kWarpRows>(
-      shared, warp * S::kWarpRows, 0, row_end - warp_row, size,
-      problem.out + problem.OutAt(sequence, warp_row, head), problem.out_row());
+  TileToRows<kHead, S::kWarpRows>(shared, warp * S::kWarpRows, row_end - warp_row, size,
+                                  problem.out + problem.OutAt(sequence, warp_row, head),
+                                  problem.out_row());
 }
 
 template <int kHead>

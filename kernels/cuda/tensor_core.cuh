@@ -120,13 +120,20 @@ __device__ __forceinline__ void MultiplyAdd(const unsigned (&left)[4], unsigned 
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
 }
 
+// Two numbers in one register, by one instruction.
+__device__ __forceinline__ unsigned Round(float low, float high) {
+  unsigned rounded;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(rounded) : "f"(high), "f"(low));
+  return rounded;
+}
+
 // Two products of 8 columns each, rounded, are the left operand of a product over these 16.
 __device__ __forceinline__ void LeftOf(const float (&low)[4], const float (&high)[4],
                                        unsigned (&left)[4]) {
-  left[0] = Pack<BFloat16>(low);
-  left[1] = Pack<BFloat16>(low + 2);
-  left[2] = Pack<BFloat16>(high);
-  left[3] = Pack<BFloat16>(high + 2);
+  left[0] = Round(low[0], low[1]);
+  left[1] = Round(low[2], low[3]);
+  left[2] = Round(high[0], high[1]);
+  left[3] = Round(high[2], high[3]);
 }
 
 // products[., 8 columns each] += rows of `left` times kRows rows of `right`, tiles of kColumns;
@@ -137,7 +144,7 @@ __device__ __forceinline__ void MultiplyByRows(unsigned left_tile, int row, unsi
   using T = Tile<kColumns>;
   const unsigned left_place = LeftPlace<kColumns>(left_tile, row);
   const unsigned right_place = RightPlace<kColumns>(right_tile);
-#pragma unroll
+#pragma unroll 4  // which know which chunks are permuted
   for (int k = 0; k < kColumns / 16; ++k) {
     unsigned left[kAtoms][4];
 #pragma unroll
@@ -155,12 +162,11 @@ __device__ __forceinline__ void MultiplyByRows(unsigned left_tile, int row, unsi
   }
 }
 
-// sums[., 8 columns each] += weights, rounded, times a tile's kRows rows: kSummed columns from
-// `tile` on, which may be moved by whole permuted chunks.
-template <int kColumns, int kSummed, int kAtoms, int kRows>
+// sums[., 8 columns each] += weights, rounded, times a tile's kRows rows of kColumns.
+template <int kColumns, int kAtoms, int kRows>
 __device__ __forceinline__ void AddByWeights(const float (&weights)[kAtoms][kRows / 8][4],
                                              unsigned tile,
-                                             float (&sums)[kAtoms][kSummed / 8][4]) {
+                                             float (&sums)[kAtoms][kColumns / 8][4]) {
   const unsigned place = TransposedPlace<kColumns>(tile);
 #pragma unroll
   for (int k = 0; k < kRows / 16; ++k) {
@@ -168,7 +174,7 @@ __device__ __forceinline__ void AddByWeights(const float (&weights)[kAtoms][kRow
 #pragma unroll
     for (int a = 0; a < kAtoms; ++a) LeftOf(weights[a][2 * k], weights[a][2 * k + 1], left[a]);
 #pragma unroll
-    for (int n = 0; n < kSummed / 16; ++n) {
+    for (int n = 0; n < kColumns / 16; ++n) {
       unsigned right[4];
       LoadTransposed(Tile<kColumns>::Add(place, 16 * k, 2 * n), right);
 #pragma unroll
@@ -182,35 +188,35 @@ __device__ __forceinline__ void AddByWeights(const float (&weights)[kAtoms][kRow
 
 // --- A warp's sums by way of a tile to rows in global memory, 16 bytes at a time.
 
-// Of 16 rows from `row` on, which nobody else touches, to columns from 8 * chunk on. What `get`
-// gives by row's half, column and sum is rounded.
-template <int kColumns, int kSummed, typename Get>
-__device__ __forceinline__ void SumsToTile(const float (&sums)[kSummed / 8][4], char* tile, int row,
-                                           int chunk, Get get) {
+// Of 16 rows from `row` on, which nobody else touches; what `get` gives by row's half, column and
+// sum is rounded.
+template <int kColumns, typename Get>
+__device__ __forceinline__ void SumsToTile(const float (&sums)[kColumns / 8][4], char* tile,
+                                           int row, Get get) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int n = 0; n < kSummed / 8; ++n) {
+  for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int column = (chunk + n) * 8 + lane % 4 * 2;
-      const float values[2] = {get(half, column, sums[n][2 * half]),
-                               get(half, column + 1, sums[n][2 * half + 1])};
-      const unsigned at = Tile<kColumns>::Offset(row + lane / 4 + half * 8, chunk + n);
-      *reinterpret_cast<unsigned*>(tile + at + lane % 4 * 4) = Pack<BFloat16>(values);
+      const int column = n * 8 + lane % 4 * 2;
+      const unsigned at = Tile<kColumns>::Offset(row + lane / 4 + half * 8, n);
+      *reinterpret_cast<unsigned*>(tile + at + lane % 4 * 4) =
+          Round(get(half, column, sums[n][2 * half]), get(half, column + 1, sums[n][2 * half + 1]));
     }
   }
 }
-// Rows [row, row + kRows) of a tile, the first `rows` of them, by a warp.
-template <int kColumns, int kSummed, int kRows>
-__device__ __forceinline__ void TileToRows(const char* tile, int row, int chunk, int rows,
-                                           int columns, BFloat16* to, int64_t stride) {
-  constexpr int kAcross = kSummed / 8;
+// Rows [row, row + kRows) of a tile, the first `rows` of them and of their elements the first
+// `columns`, by a warp.
+template <int kColumns, int kRows>
+__device__ __forceinline__ void TileToRows(const char* tile, int row, int rows, int columns,
+                                           BFloat16* to, int64_t stride) {
+  constexpr int kAcross = kColumns / 8;
 #pragma unroll 4
   for (int i = threadIdx.x % 32; i < kRows * kAcross; i += 32) {
-    const int r = i / kAcross, c = chunk + i % kAcross;
-    if (r >= rows || c * 8 >= columns) continue;
-    *reinterpret_cast<uint4*>(to + r * stride + c * 8) =
-        *reinterpret_cast<const uint4*>(tile + Tile<kColumns>::Offset(row + r, c));
+    const int r = i / kAcross, chunk = i % kAcross;
+    if (r >= rows || chunk * 8 >= columns) continue;
+    *reinterpret_cast<uint4*>(to + r * stride + chunk * 8) =
+        *reinterpret_cast<const uint4*>(tile + Tile<kColumns>::Offset(row + r, chunk));
   }
 }
 
