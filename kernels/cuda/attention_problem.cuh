@@ -98,6 +98,20 @@ struct AttentionProblem {
   }
 };
 
+// Which tile of which head a block has. Blocks that start together have the same tile of all heads,
+// first the tile with most to do: of queries the last, of keys the first.
+struct BlockPlace {
+  int tile, head, sequence;
+
+  __device__ BlockPlace(int heads, bool of_keys)
+      : tile(of_keys ? blockIdx.x / heads : (gridDim.x - 1 - blockIdx.x) / heads),
+        head(blockIdx.x % heads),
+        sequence(blockIdx.y) {}
+};
+inline dim3 GridOf(int heads, int rows, int tile_rows, int batch) {
+  return dim3(BlocksFor(rows, tile_rows) * heads, batch);
+}
+
 inline constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
 
 // Of a row that has seen no key. Not infinite: the difference of two infinities is no number.

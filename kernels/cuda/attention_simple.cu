@@ -127,13 +127,14 @@ __device__ float OverRow(float value, Combine combine) {
 }
 
 template <typename T, int N, int kHead, int kR>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kR == 4 ? 1 : 2)  // blocks: the registers they may have
     SimpleForwardKernel(const AttentionProblem<T> problem) {
   using S = Sizes<kHead, kR>;
   extern __shared__ __align__(16) float shared[];
   float *q = shared, *k = q + S::kRowFloats, *v = k + S::kRowFloats, *weights = v + S::kRowFloats;
-  const int head = blockIdx.x, sequence = blockIdx.z, kv_head = head / problem.group();
-  const int row0 = (gridDim.y - 1 - blockIdx.y) * S::kTile;  // who sees most is first
+  const BlockPlace place(problem.heads, false);
+  const int head = place.head, sequence = place.sequence, kv_head = head / problem.group();
+  const int row0 = place.tile * S::kTile;
   const int row_end = min(row0 + S::kTile, problem.rows);
   const int key0 = problem.FirstKey(sequence, row0), key_end = problem.LastKey(row_end - 1) + 1;
   if (problem.resumes && key0 >= key_end) return;  // what stands there stays
@@ -241,7 +242,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   float *own = shared, *own_values = own + S::kRowFloats;
   float *other = own_values + S::kRowFloats, *other_values = other + S::kRowFloats;
   float *gradients = other_values + S::kRowFloats, *weights = gradients + S::kWeightFloats;
-  const int sequence = blockIdx.z, size = problem.head_size, width = Width(size);
+  const BlockPlace place(kOfKeys ? problem.kv_heads : problem.heads, kOfKeys);
+  const int sequence = place.sequence, size = problem.head_size, width = Width(size);
   const Levels levels(problem);
   // q and dout, or k and v.
   const auto load_queries = [&](int row, int head, float* queries, float* douts) {
@@ -259,10 +261,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   };
 
   // Of the tiles that the block has, and of those that it goes over.
-  const int tile = kOfKeys ? blockIdx.y : gridDim.y - 1 - blockIdx.y, own0 = tile * S::kTile;
+  const int own0 = place.tile * S::kTile;
   const int own_end = min(own0 + S::kTile, kOfKeys ? problem.keys : problem.rows);
-  const int group = problem.group(), kv_head = kOfKeys ? blockIdx.x : blockIdx.x / group;
-  int begin, end, head = kOfKeys ? kv_head * group : blockIdx.x;
+  const int group = problem.group(), kv_head = kOfKeys ? place.head : place.head / group;
+  int begin, end, head = kOfKeys ? kv_head * group : place.head;
   const int head_end = kOfKeys ? head + group : head + 1;
   Query of_row[kR];
   if constexpr (kOfKeys) {
@@ -325,7 +327,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       WriteRow(value_sums[i], 1, problem.adds_dkv, size, problem.dv + to);
     } else {
       WriteRow(sums[i], problem.scale, problem.adds_dq, size,
-               problem.dq + problem.QueryAt(sequence, row, blockIdx.x));
+               problem.dq + problem.QueryAt(sequence, row, place.head));
     }
   }
 }
@@ -333,7 +335,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 template <typename T, int N, int kHead, int kR>
 absl::Status Forward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   using S = Sizes<kHead, kR>;
-  const dim3 grid(problem.heads, BlocksFor(problem.rows, S::kTile), problem.batch);
+  const dim3 grid = GridOf(problem.heads, problem.rows, S::kTile, problem.batch);
   return LaunchLarge("attention", &SimpleForwardKernel<T, N, kHead, kR>, grid, kThreads,
                      (3 * S::kRowFloats + S::kWeightFloats) * sizeof(float), stream, problem);
 }
@@ -343,8 +345,8 @@ absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   using S = Sizes<kHead, kR>;
   constexpr size_t kOfQueries = (4 * S::kRowFloats + S::kWeightFloats) * sizeof(float);
   constexpr size_t kOfKeys = kOfQueries + S::kWeightFloats * sizeof(float);
-  const dim3 queries(problem.heads, BlocksFor(problem.rows, S::kTile), problem.batch);
-  const dim3 keys(problem.kv_heads, BlocksFor(problem.keys, S::kTile), problem.batch);
+  const dim3 queries = GridOf(problem.heads, problem.rows, S::kTile, problem.batch);
+  const dim3 keys = GridOf(problem.kv_heads, problem.keys, S::kTile, problem.batch);
   const absl::Status status =
       LaunchLarge("attention's gradient, of keys", &SimpleBackwardKernel<T, N, kHead, kR, true>,
                   keys, kThreads, kOfKeys, stream, problem);

@@ -19,6 +19,7 @@ struct Sizes {
   static constexpr int kWarps = kHead > 128 || (!kQueries && kHead == 64) ? 4 : 8;
   static constexpr int kOther = kHead == 256 ? 16 : 32;  // rows of a tile
   static constexpr int kThreads = 32 * kWarps, kOwn = 16 * kWarps;
+  static constexpr int kBlocks = kQueries && kHead == 96 ? 2 : 0;  // at once; 0: as registers allow
 
   static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
   static constexpr unsigned kOtherBytes = Tile<kHead>::kRowBytes * kOther;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void CopyBoth(const Rows& rows, int size, unsigned to
 }
 
 template <int kHead, Of kOf>
-__global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
+__global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads, Sizes<kHead, kOf>::kBlocks)
     TensorBackwardKernel(const AttentionProblem<BFloat16> problem) {
   using S = Sizes<kHead, kOf>;
   constexpr int kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
@@ -66,14 +67,15 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
   const unsigned own = SharedAddress(shared), own_values = own + S::kOwnBytes,
                  stages = own_values + S::kOwnBytes;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int sequence = blockIdx.z, size = problem.head_size, group = problem.group();
-  const int tile = kOfKeys ? blockIdx.y : gridDim.y - 1 - blockIdx.y;  // who sees most is first
-  const int own0 = tile * kOwn, own_end = min(own0 + kOwn, kOfKeys ? problem.keys : problem.rows);
-  const int kv_head = kOfKeys ? blockIdx.x : blockIdx.x / group;
+  const BlockPlace place(kOfKeys ? problem.kv_heads : problem.heads, kOfKeys);
+  const int sequence = place.sequence, size = problem.head_size, group = problem.group();
+  const int own0 = place.tile * kOwn,
+            own_end = min(own0 + kOwn, kOfKeys ? problem.keys : problem.rows);
+  const int kv_head = kOfKeys ? place.head : place.head / group;
   const Levels levels(problem);
 
   // Others that any of a block's rows sees or is seen by; of a block of keys those of all heads.
-  int begin, end, head = blockIdx.x, heads = 1;
+  int begin, end, head = place.head, heads = 1;
   if constexpr (kOfKeys) {
     begin = problem.FirstRow(own0) / kOther * kOther;
     end = problem.EndOfRows(sequence, own_end);
@@ -207,8 +209,8 @@ absl::Status Backward(cudaStream_t stream, const AttentionProblem<BFloat16>& pro
   const int heads = S::kQueries ? problem.heads : problem.kv_heads;
   const int rows = S::kQueries ? problem.rows : problem.keys;
   return LaunchLarge("attention's gradient", &TensorBackwardKernel<kHead, kOf>,
-                     dim3(heads, BlocksFor(rows, S::kOwn), problem.batch), S::kThreads, S::kBytes,
-                     stream, problem);
+                     GridOf(heads, rows, S::kOwn, problem.batch), S::kThreads, S::kBytes, stream,
+                     problem);
 }
 
 template <int kHead>

@@ -39,8 +39,9 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
   const unsigned q = SharedAddress(shared), k = q + Tile<kHead>::kRowBytes * S::kRows,
                  v = k + Tile<kHead>::kRowBytes * kKeys;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int head = blockIdx.x, sequence = blockIdx.z, kv_head = head / problem.group();
-  const int row0 = (gridDim.y - 1 - blockIdx.y) * S::kRows;  // who sees most is first
+  const BlockPlace place(problem.heads, false);
+  const int head = place.head, sequence = place.sequence, kv_head = head / problem.group();
+  const int row0 = place.tile * S::kRows;
   const int row_end = min(row0 + S::kRows, problem.rows), size = problem.head_size;
   const int first = problem.FirstKey(sequence, row0), key0 = first / kKeys * kKeys;
   const int key_end = problem.LastKey(row_end - 1) + 1;
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
 template <int kHead>
 absl::Status Forward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
   using S = Sizes<kHead>;
-  const dim3 grid(problem.heads, BlocksFor(problem.rows, S::kRows), problem.batch);
+  const dim3 grid = GridOf(problem.heads, problem.rows, S::kRows, problem.batch);
   return LaunchLarge("attention", &TensorForwardKernel<kHead>, grid, S::kThreads, S::kBytes, stream,
                      problem);
 }
