@@ -2,39 +2,18 @@
 #include <type_traits>
 
 #include "kernels/cuda/adamw.h"
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/elements.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kSumBlocks = 1024;
-constexpr int kNumbers = 8;         // per thread: a packet of bf16, two of f32
 constexpr int kNumbersBetween = 8;  // strides that are summed in f32 before they go to f64
 
 int64_t SumBlocks(int64_t count) {
   constexpr int64_t kEach = kThreads * kNumbers * 4;
   return std::clamp<int64_t>((count + kEach - 1) / kEach, 1, kSumBlocks);
-}
-
-// How many elements are taken at once.
-template <int N>
-struct Elements {};
-
-// Calls body(Elements<N>, the first of these) for all elements of this thread; `wide`:
-// by packets, and one by one what is left.
-template <typename Body>
-__device__ __forceinline__ void ForElements(int64_t count, bool wide, Body body) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  const int64_t packets = wide ? count / kNumbers : 0;
-  for (int64_t packet = thread; packet < packets; packet += threads) {
-    body(Elements<kNumbers>(), packet * kNumbers);
-  }
-  const int64_t end = count + (Planted(Mistake::kNoBound) ? 1 : 0);
-  for (int64_t at = packets * kNumbers + thread; at < end; at += threads) {
-    body(Elements<1>(), at);
-  }
 }
 
 // statistics[blocks].
@@ -180,10 +159,9 @@ absl::Status AdamW(cudaStream_t stream, int64_t count, const AdamWParams& params
   }
   if (count == 0) return absl::OkStatus();
   const bool wide = ByPackets<float>(0, gradient, master, m, v, weights);
-  const int64_t each = kThreads * (wide ? kNumbers : 1);
-  const int64_t blocks = std::min<int64_t>((count + each - 1) / each, int64_t{1} << 20);
-  return Launch("AdamW", &AdamWKernel<W, G>, static_cast<unsigned>(blocks), kThreads, 0, stream,
-                count, wide, ScalarsOf(params), statistics, gradient, master, m, v, weights);
+  return Launch("AdamW", &AdamWKernel<W, G>, BlocksForElements(count, wide, kThreads), kThreads, 0,
+                stream, count, wide, ScalarsOf(params), statistics, gradient, master, m, v,
+                weights);
 }
 
 #define STRATA_INSTANTIATE(W, G)                                                                 \

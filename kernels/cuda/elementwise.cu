@@ -1,0 +1,193 @@
+// A thread per packet, or per element where pointers are not aligned.
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/elementwise.h"
+
+namespace strata::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kSumBlocks = 1024;
+
+int64_t SumBlocks(int64_t count) {
+  constexpr int64_t kEach = kThreads * kNumbers * 4;
+  return std::clamp<int64_t>((count + kEach - 1) / kEach, 1, kSumBlocks);
+}
+
+// What becomes of the N elements from `at` on.
+
+template <typename T>
+struct Plus {
+  static constexpr bool kReads = true;
+  const T* src;
+  template <int N>
+  __device__ void operator()(int64_t at, float (&v)[N]) const {
+    float other[N];
+    Load(src + at, other);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] += other[i];
+  }
+};
+
+struct Times {
+  static constexpr bool kReads = true;
+  float factor;
+  template <int N>
+  __device__ void operator()(int64_t, float (&v)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] *= factor;
+  }
+};
+
+struct Capped {
+  static constexpr bool kReads = true;
+  float cap;
+  template <int N>
+  __device__ void operator()(int64_t, float (&v)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = cap * tanhf(v[i] / cap);
+  }
+};
+
+struct Value {
+  static constexpr bool kReads = false;
+  float value;
+  template <int N>
+  __device__ void operator()(int64_t, float (&v)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = value;
+  }
+};
+
+template <typename T, typename Map>
+__global__ void __launch_bounds__(kThreads) MapKernel(int64_t count, bool wide, Map map, T* dst) {
+  ForElements(count, wide, [&]<int N>(Elements<N>, int64_t at) {
+    float v[N];
+    if constexpr (Map::kReads) Load(dst + at, v);
+    map(at, v);
+    Store(dst + at, v);
+  });
+}
+
+template <typename T, typename Map>
+absl::Status Run(cudaStream_t stream, const char* what, int64_t count, bool wide, Map map, T* dst) {
+  if (count < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " of ", count, " elements"));
+  }
+  if (count == 0) return absl::OkStatus();
+  return Launch(what, &MapKernel<T, Map>, BlocksForElements(count, wide, kThreads), kThreads, 0,
+                stream, count, wide, map, dst);
+}
+
+// sums[blocks].
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    SumSquaresKernel(int64_t count, bool wide, const T* x, double* sums) {
+  __shared__ double partial[kThreads / 32];
+  double sum = 0;
+  ForElements(count, wide, [&]<int N>(Elements<N>, int64_t at) {
+    float v[N];
+    Load(x + at, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += static_cast<double>(v[i]) * v[i];
+  });
+  sum = OverBlock<kThreads>(sum, partial, Sum());
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+// One block.
+__global__ void __launch_bounds__(kThreads)
+    SumOfSumsKernel(int count, const double* sums, double* total) {
+  __shared__ double partial[kThreads / 32];
+  double sum = 0;
+  for (int i = threadIdx.x; i < count; i += kThreads) sum += sums[i];
+  sum = OverBlock<kThreads>(sum, partial, Sum());
+  if (threadIdx.x == 0) *total = sum;
+}
+
+// One block, which reads tiles; one thread adds.
+__global__ void __launch_bounds__(kThreads)
+    AddInOrderKernel(int64_t count, const float* values, double* sum) {
+  __shared__ float tile[kThreads];
+  double total = threadIdx.x == 0 ? *sum : 0;
+  for (int64_t begin = 0; begin < count; begin += kThreads) {
+    const int64_t at = begin + threadIdx.x;
+    if (at < count || Planted(Mistake::kNoBound)) tile[threadIdx.x] = values[at];
+    if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
+    if (threadIdx.x == 0) {
+      const int here = static_cast<int>(count - begin < kThreads ? count - begin : kThreads);
+#pragma unroll 8
+      for (int i = 0; i < here; ++i) total += tile[i];
+    }
+    if (!Planted(Mistake::kNoBarrierBeforeReuse)) __syncthreads();
+  }
+  if (threadIdx.x == 0) *sum = total;
+}
+
+}  // namespace
+
+template <typename T>
+absl::Status Add(cudaStream_t stream, int64_t count, const T* src, T* dst) {
+  return Run(stream, "sum of arrays", count, ByPackets<T>(0, src, dst), Plus<T>{src}, dst);
+}
+
+absl::Status Copy(cudaStream_t stream, int64_t bytes, const void* src, void* dst) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes"));
+  if (bytes == 0) return absl::OkStatus();
+  return StatusOf("copy", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+absl::Status Zero(cudaStream_t stream, int64_t bytes, void* dst) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("zeros in ", bytes, " bytes"));
+  if (bytes == 0) return absl::OkStatus();
+  return StatusOf("zeros", cudaMemsetAsync(dst, 0, bytes, stream));
+}
+
+absl::Status Fill(cudaStream_t stream, int64_t count, float value, float* dst) {
+  return Run(stream, "fill", count, ByPackets<float>(0, dst), Value{value}, dst);
+}
+
+template <typename T>
+absl::Status Scale(cudaStream_t stream, int64_t count, float factor, T* dst) {
+  return Run(stream, "scaling", count, ByPackets<T>(0, dst), Times{factor}, dst);
+}
+
+template <typename T>
+absl::Status Softcap(cudaStream_t stream, int64_t count, float cap, T* x) {
+  if (!(cap > 0)) return absl::InvalidArgumentError(absl::StrCat("softcap of ", cap));
+  return Run(stream, "softcap", count, ByPackets<T>(0, x), Capped{cap}, x);
+}
+
+int64_t SumSquaresWorkspaceBytes(int64_t count) {
+  return SumBlocks(count) * static_cast<int64_t>(sizeof(double));
+}
+
+template <typename T>
+absl::Status SumSquares(cudaStream_t stream, int64_t count, const T* x, double* sum,
+                        void* workspace) {
+  if (count < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("squares of ", count, " elements"));
+  }
+  auto* sums = static_cast<double*>(workspace);
+  const int blocks = static_cast<int>(SumBlocks(count));
+  const absl::Status status = Launch("squares", &SumSquaresKernel<T>, blocks, kThreads, 0, stream,
+                                     count, ByPackets<T>(0, x), x, sums);
+  if (!status.ok()) return status;
+  return Launch("sum of squares", &SumOfSumsKernel, 1, kThreads, 0, stream, blocks, sums, sum);
+}
+
+absl::Status AddInOrder(cudaStream_t stream, int64_t count, const float* values, double* sum) {
+  if (count < 0) return absl::InvalidArgumentError(absl::StrCat("sum of ", count, " values"));
+  if (count == 0) return absl::OkStatus();
+  return Launch("sum in order", &AddInOrderKernel, 1, kThreads, 0, stream, count, values, sum);
+}
+
+#define STRATA_INSTANTIATE(T)                                         \
+  template absl::Status Add<T>(cudaStream_t, int64_t, const T*, T*);  \
+  template absl::Status Scale<T>(cudaStream_t, int64_t, float, T*);   \
+  template absl::Status Softcap<T>(cudaStream_t, int64_t, float, T*); \
+  template absl::Status SumSquares<T>(cudaStream_t, int64_t, const T*, double*, void*)
+STRATA_INSTANTIATE(float);
+STRATA_INSTANTIATE(BFloat16);
+#undef STRATA_INSTANTIATE
+
+}  // namespace strata::kernels::cuda

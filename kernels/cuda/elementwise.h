@@ -1,0 +1,41 @@
+// Flat arrays on CUDA devices: what kernels/elementwise.h computes. T is float or BFloat16;
+// pointers are to device memory; work is queued on the stream.
+#ifndef STRATA_KERNELS_CUDA_ELEMENTWISE_H_
+#define STRATA_KERNELS_CUDA_ELEMENTWISE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace strata::kernels::cuda {
+
+// dst += src.
+template <typename T>
+absl::Status Add(cudaStream_t stream, int64_t count, const T* src, T* dst);
+// dst = src, and dst = 0, of any type.
+absl::Status Copy(cudaStream_t stream, int64_t bytes, const void* src, void* dst);
+absl::Status Zero(cudaStream_t stream, int64_t bytes, void* dst);
+// dst = value.
+absl::Status Fill(cudaStream_t stream, int64_t count, float value, float* dst);
+// dst *= factor.
+template <typename T>
+absl::Status Scale(cudaStream_t stream, int64_t count, float factor, T* dst);
+// x = cap * tanh(x / cap), of a positive cap.
+template <typename T>
+absl::Status Softcap(cudaStream_t stream, int64_t count, float cap, T* x);
+
+int64_t SumSquaresWorkspaceBytes(int64_t count);
+
+// *sum = the sum of squares, in f64: over a fixed number of blocks, then over these.
+template <typename T>
+absl::Status SumSquares(cudaStream_t stream, int64_t count, const T* x, double* sum,
+                        void* workspace);
+
+// *sum += the values, one by one in ascending order, as if they were added in any parts.
+absl::Status AddInOrder(cudaStream_t stream, int64_t count, const float* values, double* sum);
+
+}  // namespace strata::kernels::cuda
+
+#endif  // STRATA_KERNELS_CUDA_ELEMENTWISE_H_

@@ -1,0 +1,57 @@
+// Mistakes planted in norms and sums of columns.
+#include "kernels/cuda/mistakes_testing.h"
+#include "kernels/cuda/rmsnorm.h"
+
+namespace strata::kernels::cuda {
+namespace {
+
+class RmsNormMistakesTest : public MistakesTest {
+ protected:
+  static constexpr int64_t kRows = 3, kChannels = 1000;
+
+  void RunForward() {
+    auto x = Array<BFloat16>(kRows * kChannels), branch = Array<BFloat16>(kRows * kChannels),
+         w = Array<BFloat16>(kChannels), y = Array<BFloat16>(kRows * kChannels);
+    auto rstd = Array<float>(kRows);
+    STRATA_EXPECT_OK(AddRmsNormForward(stream_, {kRows, kChannels}, 1e-5f, x.data(), branch.data(),
+                                       w.data(), x.data(), y.data(), rstd.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void RunBackward() {
+    constexpr int64_t kManyRows = 260;
+    auto dy = Array<float>(kManyRows * 33), x = Array<float>(kManyRows * 33), w = Array<float>(33),
+         rstd = Array<float>(kManyRows), dw = Array<float>(33);
+    DeviceArray<float> workspace(RmsNormBackwardWorkspaceBytes(kManyRows, 33) / sizeof(float),
+                                 stream_);
+    STRATA_EXPECT_OK(RmsNormBackward(stream_, {kManyRows, 33}, dy.data(), x.data(), w.data(),
+                                     rstd.data(), false, dy.data(), dw.data(), workspace.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(RmsNormMistakesTest, ForwardWithoutTheBarrierBeforeTheWarpsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "RmsNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(RmsNormMistakesTest, ForwardPastTheLastRowIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "RmsNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(RmsNormMistakesTest, BackwardWithoutTheBarrierBeforeTheNextRowsSumsIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "RmsNormBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(RmsNormMistakesTest, ColumnSumsWithoutTheBarrierBeforeTheStripsAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "ColumnSumsKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(RmsNormMistakesTest, ColumnSumsPastTheLastColumnAreOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "ColumnSumsKernel", [&] { RunBackward(); });
+}
+
+}  // namespace
+}  // namespace strata::kernels::cuda
