@@ -1,4 +1,5 @@
 // Mistakes planted in kernels that take elements one by one.
+#include "kernels/cuda/bias.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/mistakes_testing.h"
 
@@ -56,6 +57,16 @@ TEST_F(ElementwiseMistakesTest, SumInOrderWithoutTheBarrierBeforeTheNextTileIsAR
 
 TEST_F(ElementwiseMistakesTest, SumInOrderPastTheLastValueIsOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AddInOrderKernel", [&] { RunAddInOrder(); });
+}
+
+class BiasMistakesTest : public MistakesTest {};
+
+TEST_F(BiasMistakesTest, PastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AddBiasKernel", [&] {
+    auto y = Array<BFloat16>(3 * 1000), b = Array<BFloat16>(1000);
+    STRATA_EXPECT_OK(AddBias<BFloat16>(stream_, 3, 1000, b.data(), y.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
 }
 
 }  // namespace

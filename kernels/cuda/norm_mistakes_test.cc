@@ -39,6 +39,15 @@ TEST_F(RmsNormMistakesTest, ForwardPastTheLastRowIsOutOfBounds) {
         [&] { RunForward(); });
 }
 
+TEST_F(RmsNormMistakesTest, ReplayPastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "RmsNormReplayKernel", [&] {
+    auto x = Array<BFloat16>(3 * 1000), w = Array<BFloat16>(1000);
+    auto rstd = Array<float>(3);
+    STRATA_EXPECT_OK(RmsNormReplay(stream_, {3, 1000}, x.data(), w.data(), rstd.data(), x.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
+}
+
 TEST_F(RmsNormMistakesTest, BackwardWithoutTheBarrierBeforeTheNextRowsSumsIsARace) {
   Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "RmsNormBackwardKernel",
         [&] { RunBackward(); });
