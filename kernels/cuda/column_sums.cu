@@ -72,18 +72,18 @@ int64_t ColumnSumsWorkspaceBytes(int64_t rows, int64_t columns) {
 template <typename T>
 absl::Status AddColumnSums(cudaStream_t stream, int64_t rows, int64_t columns, const T* values,
                            float* sums, float* workspace) {
-  const absl::Status checked = Check(rows, columns, columns);
-  if (!checked.ok() || rows == 0) return checked;
+  RETURN_IF_ERROR(Check(rows, columns, columns));
+  if (rows == 0) return absl::OkStatus();
   const int64_t parts = PartsOf(rows);
   const auto run = ByPackets<T>(columns, values, workspace) ? &Run<T, kPacket<T>> : &Run<T, 1>;
-  const absl::Status status = run(stream, rows, columns, columns, parts, values, false, workspace);
-  return status.ok() ? AddPartialSums(stream, parts, columns, columns, workspace, sums) : status;
+  RETURN_IF_ERROR(run(stream, rows, columns, columns, parts, values, false, workspace));
+  return AddPartialSums(stream, parts, columns, columns, workspace, sums);
 }
 
 absl::Status AddPartialSums(cudaStream_t stream, int64_t rows, int64_t columns, int64_t pitch,
                             const float* partial, float* sums) {
-  const absl::Status checked = Check(rows, columns, pitch);
-  if (!checked.ok() || rows == 0) return checked;
+  RETURN_IF_ERROR(Check(rows, columns, pitch));
+  if (rows == 0) return absl::OkStatus();
   return Run<float, 1>(stream, rows, columns, pitch, 1, partial, true, sums);  // more blocks
 }
 

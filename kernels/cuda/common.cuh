@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "kernels/cuda/mistake.h"
 #include "kernels/number_types.h"
 
@@ -152,6 +153,16 @@ inline unsigned BlocksFor(int64_t count, int threads) {
 // Along a grid's y, over whose rows kernels loop.
 inline unsigned RowsOfGrid(int64_t rows) {
   return static_cast<unsigned>(std::min<int64_t>(rows, 65535));
+}
+
+// For launches of the kernel with so many bytes of dynamic shared memory: more than any kernel may
+// have must be asked for.
+template <typename... Parameters>
+absl::Status AllowShared(const char* what, void (*kernel)(Parameters...), size_t bytes) {
+  constexpr size_t kWithoutAsking = 48 << 10;
+  if (bytes <= kWithoutAsking) return absl::OkStatus();
+  return StatusOf(what, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(bytes)));
 }
 
 template <typename... Parameters, typename... Arguments>

@@ -169,9 +169,8 @@ absl::Status SumSquares(cudaStream_t stream, int64_t count, const T* x, double* 
   }
   auto* sums = static_cast<double*>(workspace);
   const int blocks = static_cast<int>(SumBlocks(count));
-  const absl::Status status = Launch("squares", &SumSquaresKernel<T>, blocks, kThreads, 0, stream,
-                                     count, ByPackets<T>(0, x), x, sums);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Launch("squares", &SumSquaresKernel<T>, blocks, kThreads, 0, stream, count,
+                         ByPackets<T>(0, x), x, sums));
   return Launch("sum of squares", &SumOfSumsKernel, 1, kThreads, 0, stream, blocks, sums, sum);
 }
 

@@ -1,4 +1,5 @@
 // Mistakes planted in norms and sums of columns.
+#include "kernels/cuda/layernorm.h"
 #include "kernels/cuda/mistakes_testing.h"
 #include "kernels/cuda/rmsnorm.h"
 
@@ -60,6 +61,67 @@ TEST_F(RmsNormMistakesTest, ColumnSumsWithoutTheBarrierBeforeTheStripsAreReadAre
 
 TEST_F(RmsNormMistakesTest, ColumnSumsPastTheLastColumnAreOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "ColumnSumsKernel", [&] { RunBackward(); });
+}
+
+class LayerNormMistakesTest : public MistakesTest {
+ protected:
+  void RunForward() {
+    auto x = Array<BFloat16>(3 * 1000), w = Array<BFloat16>(1000), b = Array<BFloat16>(1000);
+    auto statistics = Array<float>(6);
+    STRATA_EXPECT_OK(LayerNormForward(stream_, {3, 1000}, 1e-5f, x.data(), w.data(), b.data(),
+                                      x.data(), statistics.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void RunBackward() {
+    constexpr LayerNormShape kShape{260, 33};
+    auto dy = Array<float>(260 * 33), x = Array<float>(260 * 33), w = Array<float>(33),
+         statistics = Array<float>(2 * 260), dw = Array<float>(33), db = Array<float>(33);
+    DeviceArray<float> workspace(LayerNormBackwardWorkspaceBytes(kShape) / sizeof(float), stream_);
+    STRATA_EXPECT_OK(LayerNormBackward(stream_, kShape, dy.data(), x.data(), w.data(),
+                                       statistics.data(), false, dy.data(), dw.data(), db.data(),
+                                       workspace.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(LayerNormMistakesTest, ForwardWithoutTheBarrierBeforeTheWarpsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "LayerNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(LayerNormMistakesTest, ForwardWithoutTheBarrierBetweenMeanAndVarianceIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "LayerNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(LayerNormMistakesTest, ForwardPastTheLastRowIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "LayerNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(LayerNormMistakesTest, ReplayPastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "LayerNormReplayKernel", [&] {
+    auto x = Array<BFloat16>(3 * 1000), w = Array<BFloat16>(1000), b = Array<BFloat16>(1000);
+    auto statistics = Array<float>(6);
+    STRATA_EXPECT_OK(LayerNormReplay(stream_, {3, 1000}, x.data(), w.data(), b.data(),
+                                     statistics.data(), x.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
+}
+
+TEST_F(LayerNormMistakesTest, BackwardWithoutTheBarrierBeforeTheWarpsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "LayerNormBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(LayerNormMistakesTest, BackwardWithoutTheBarrierBeforeTheNextSumsIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "LayerNormBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(LayerNormMistakesTest, BackwardPastTheLastRowIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "LayerNormBackwardKernel",
+        [&] { RunBackward(); });
 }
 
 }  // namespace

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kBackwardBlocks = 256;
-constexpr size_t kSharedWithoutAsking = 48 << 10;
 
 int64_t BackwardBlocks(int64_t rows) { return std::min(rows, kBackwardBlocks); }
 
@@ -192,17 +191,13 @@ absl::Status RmsNormBackward(cudaStream_t stream, const RmsNormShape& shape, con
                                                    channels, " channels: at most ",
                                                    kMostRmsNormChannels));
   }
-  if (shared > kSharedWithoutAsking) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-    if (error != cudaSuccess) return StatusOf("shared memory of the RMS norm's gradient", error);
-  }
   const int blocks = static_cast<int>(BackwardBlocks(rows));
   float* partial_dw = dw == nullptr ? nullptr : workspace;
-  const absl::Status status =
-      Launch("RMS norm's gradient", kernel, blocks, kThreads, shared, stream, rows, channels,
-             shape.plus_one ? 1.f : 0.f, dy, x, w, rstd, accumulate_dx, dx, partial_dw);
-  if (!status.ok() || dw == nullptr) return status;
+  RETURN_IF_ERROR(AllowShared("RMS norm's gradient", kernel, shared));
+  RETURN_IF_ERROR(Launch("RMS norm's gradient", kernel, blocks, kThreads, shared, stream, rows,
+                         channels, shape.plus_one ? 1.f : 0.f, dy, x, w, rstd, accumulate_dx, dx,
+                         partial_dw));
+  if (dw == nullptr) return absl::OkStatus();
   return AddPartialSums(stream, blocks, channels, channels, workspace, dw);
 }
 
