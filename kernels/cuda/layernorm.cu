@@ -108,36 +108,38 @@ __global__ void __launch_bounds__(kThreads)
       Load(w + c, weight);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
+        v[i] = (v[i] - mean) * rstd;
         plain += d[i] * weight[i];
-        products += d[i] * weight[i] * ((v[i] - mean) * rstd);
+        products += d[i] * weight[i] * v[i];
       }
+      if (partials == nullptr) continue;
+      float total[N];
+      Load(sums + c, total);
+#pragma unroll
+      for (int i = 0; i < N; ++i) total[i] += d[i] * v[i];
+      Store(sums + c, total);
+      Load(sums + channels + c, total);
+#pragma unroll
+      for (int i = 0; i < N; ++i) total[i] += d[i];
+      Store(sums + channels + c, total);
     }
     const float shift = OverBlock<kThreads>(plain, partial, Sum()) / count;
     const float pull = OverBlock<kThreads>(products, partial, Sum()) / count;
     for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
-      float d[N], v[N], weight[N], out[N];
+      float d[N], v[N], weight[N];
       Load(dy + base + c, d);
       Load(x + base + c, v);
       Load(w + c, weight);
-      if (accumulate) Load(dx + base + c, out);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        v[i] = (v[i] - mean) * rstd;
-        const float gradient = rstd * (d[i] * weight[i] - shift - v[i] * pull);
-        out[i] = accumulate ? out[i] + gradient : gradient;
+        d[i] = rstd * (d[i] * weight[i] - shift - (v[i] - mean) * rstd * pull);
       }
-      Store(dx + base + c, out);
-      if (partials == nullptr) continue;
-      float dw[N], db[N];
-      Load(sums + c, dw);
-      Load(sums + channels + c, db);
+      if (accumulate) {
+        Load(dx + base + c, v);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        dw[i] += d[i] * v[i];
-        db[i] += d[i];
+        for (int i = 0; i < N; ++i) d[i] += v[i];
       }
-      Store(sums + c, dw);
-      Store(sums + channels + c, db);
+      Store(dx + base + c, d);
     }
   }
   if (partials == nullptr) return;
