@@ -1,4 +1,5 @@
 // Mistakes planted in norms and sums of columns.
+#include "kernels/cuda/headnorm.h"
 #include "kernels/cuda/layernorm.h"
 #include "kernels/cuda/mistakes_testing.h"
 #include "kernels/cuda/rmsnorm.h"
@@ -73,9 +74,9 @@ class LayerNormMistakesTest : public MistakesTest {
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
   void RunBackward() {
-    constexpr LayerNormShape kShape{260, 33};
-    auto dy = Array<float>(260 * 33), x = Array<float>(260 * 33), w = Array<float>(33),
-         statistics = Array<float>(2 * 260), dw = Array<float>(33), db = Array<float>(33);
+    constexpr LayerNormShape kShape{3, 33};
+    auto dy = Array<float>(3 * 33), x = Array<float>(3 * 33), w = Array<float>(33),
+         statistics = Array<float>(2 * 3), dw = Array<float>(33), db = Array<float>(33);
     DeviceArray<float> workspace(LayerNormBackwardWorkspaceBytes(kShape) / sizeof(float), stream_);
     STRATA_EXPECT_OK(LayerNormBackward(stream_, kShape, dy.data(), x.data(), w.data(),
                                        statistics.data(), false, dy.data(), dw.data(), db.data(),
@@ -121,6 +122,56 @@ TEST_F(LayerNormMistakesTest, BackwardWithoutTheBarrierBeforeTheNextSumsIsARace)
 
 TEST_F(LayerNormMistakesTest, BackwardPastTheLastRowIsOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "LayerNormBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+class HeadNormMistakesTest : public MistakesTest {
+ protected:
+  static constexpr HeadNormShape kShape{5, 2, 1, 64};
+
+  void RunForward() {
+    auto qkv = Array<BFloat16>(kShape.rows * kShape.width()), wq = Array<BFloat16>(64),
+         wk = Array<BFloat16>(64);
+    auto rstd = Array<float>(kShape.rows * kShape.norms());
+    STRATA_EXPECT_OK(HeadNormForward(stream_, kShape, 1e-5f, qkv.data(), wq.data(), wk.data(),
+                                     qkv.data(), rstd.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void RunBackward() {
+    auto dout = Array<float>(kShape.rows * kShape.width()),
+         qkv = Array<float>(kShape.rows * kShape.width()), wq = Array<float>(64),
+         wk = Array<float>(64), rstd = Array<float>(kShape.rows * kShape.norms()),
+         dwq = Array<float>(64), dwk = Array<float>(64);
+    DeviceArray<float> workspace(HeadNormBackwardWorkspaceBytes(kShape) / sizeof(float), stream_);
+    STRATA_EXPECT_OK(HeadNormBackward(stream_, kShape, dout.data(), qkv.data(), wq.data(),
+                                      wk.data(), rstd.data(), dout.data(), dwq.data(), dwk.data(),
+                                      workspace.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(HeadNormMistakesTest, ForwardByLanesOutsideTheirMaskIsAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "HeadNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(HeadNormMistakesTest, ForwardPastTheLastHeadIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "HeadNormForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(HeadNormMistakesTest, BackwardByLanesOutsideTheirMaskIsAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "HeadNormBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(HeadNormMistakesTest, BackwardPastTheLastHeadIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "HeadNormBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(HeadNormMistakesTest, BackwardWithoutTheBarrierBeforeTheTeamsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "HeadNormBackwardKernel",
         [&] { RunBackward(); });
 }
 
