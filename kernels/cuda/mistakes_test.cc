@@ -50,24 +50,6 @@ TEST_F(AdamWMistakesTest, StatisticsByLanesOutsideTheirMaskAreAWarpMask) {
         [&] { RunStatistics(); });
 }
 
-class SwigluMistakesTest : public MistakesTest {};
-
-TEST_F(SwigluMistakesTest, ForwardPastTheLastColumnIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SwigluForwardKernel", [&] {
-    auto gate_up = Array<BFloat16>(3 * 2 * 1000), h = Array<BFloat16>(3 * 1000);
-    STRATA_EXPECT_OK(SwigluForward(stream_, 3, 1000, gate_up.data(), h.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  });
-}
-
-TEST_F(SwigluMistakesTest, BackwardPastTheLastColumnIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SwigluBackwardKernel", [&] {
-    auto gate_up = Array<float>(3 * 2 * 77), dh = Array<float>(3 * 77);
-    STRATA_EXPECT_OK(SwigluBackward(stream_, 3, 77, dh.data(), gate_up.data(), gate_up.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  });
-}
-
 class RopeMistakesTest : public MistakesTest {};
 
 TEST_F(RopeMistakesTest, PastTheLastHeadIsOutOfBounds) {
@@ -161,9 +143,9 @@ TEST_F(MistakesTest, ALaunchThatFailsIsAStatusWithTheKernelsName) {
   PlantMistake(Mistake::kNone);
   auto gate_up = Array<float>(2 * 8), h = Array<float>(8);
   standin::FailCall("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
-  EXPECT_THAT(SwigluForward(stream_, 1, 8, gate_up.data(), h.data()).ToString(),
-              HasSubstr("SwiGLU: "));
-  STRATA_EXPECT_OK(SwigluForward(stream_, 1, 8, gate_up.data(), h.data()));
+  EXPECT_THAT(GatedForward(stream_, 1, 8, Function::kSilu, gate_up.data(), h.data()).ToString(),
+              HasSubstr("gate: "));
+  STRATA_EXPECT_OK(GatedForward(stream_, 1, 8, Function::kSilu, gate_up.data(), h.data()));
 }
 
 }  // namespace
