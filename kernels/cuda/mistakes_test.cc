@@ -96,6 +96,42 @@ TEST_F(CrossEntropyMistakesTest, PastTheLastRowIsOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyKernel", [&] { RunLoss(); });
 }
 
+class CrossEntropyPartsMistakesTest : public MistakesTest {
+ protected:
+  void RunParts() {
+    auto logits = Array<BFloat16>(2 * 1000);
+    auto statistics = Array<float>(2 * 3), losses = Array<float>(2);
+    DeviceArray<double> scale(Doubles{1}, stream_);
+    DeviceArray<int32_t> targets(std::vector<int32_t>{990, 70}, stream_);
+    const VocabularyPart part{2, 1000};
+    STRATA_EXPECT_OK(CrossEntropyStatistics<BFloat16>(stream_, part, targets.data(), logits.data(),
+                                                      statistics.data()));
+    STRATA_EXPECT_OK(CrossEntropyFinish(stream_, part, 1, scale.data(), targets.data(),
+                                        statistics.data(), logits.data(), losses.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(CrossEntropyPartsMistakesTest, StatisticsWithoutTheBarrierBeforeValuesAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CrossEntropyStatisticsKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, StatisticsWithoutTheBarrierBeforeReuseAreARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "CrossEntropyStatisticsKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, StatisticsPastTheLastRowAreOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyStatisticsKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, FinishPastTheLastPartIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyFinishKernel",
+        [&] { RunParts(); });
+}
+
 class EmbeddingMistakesTest : public MistakesTest {
  protected:
   void RunForward() {
