@@ -11,13 +11,6 @@ namespace {
 
 class ElementwiseMistakesTest : public MistakesTest {
  protected:
-  void RunSumSquares() {
-    auto x = Array<BFloat16>(5001);
-    DeviceArray<double> sum(1, stream_),
-        workspace(SumSquaresWorkspaceBytes(5001) / sizeof(double), stream_);
-    STRATA_EXPECT_OK(SumSquares<BFloat16>(stream_, 5001, x.data(), sum.data(), workspace.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  }
   void RunAddInOrder() {
     auto values = Array<float>(700);
     DeviceArray<double> sum(Doubles{0}, stream_);
@@ -32,20 +25,6 @@ TEST_F(ElementwiseMistakesTest, AddPastTheLastElementIsOutOfBounds) {
     STRATA_EXPECT_OK(Add<BFloat16>(stream_, 1003, src.data(), dst.data()));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   });
-}
-
-TEST_F(ElementwiseMistakesTest, SquaresPastTheLastElementAreOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SumSquaresKernel", [&] { RunSumSquares(); });
-}
-
-TEST_F(ElementwiseMistakesTest, SquaresWithoutTheBarrierBeforeTheWarpsSumsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "SumSquaresKernel",
-        [&] { RunSumSquares(); });
-}
-
-TEST_F(ElementwiseMistakesTest, SumsWithoutTheBarrierBeforeTheWarpsSumsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "SumOfSumsKernel",
-        [&] { RunSumSquares(); });
 }
 
 TEST_F(ElementwiseMistakesTest, SumInOrderWithoutTheBarrierBeforeATileIsReadIsARace) {

@@ -6,12 +6,6 @@ namespace strata::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kSumBlocks = 1024;
-
-int64_t SumBlocks(int64_t count) {
-  constexpr int64_t kEach = kThreads * kNumbers * 4;
-  return std::clamp<int64_t>((count + kEach - 1) / kEach, 1, kSumBlocks);
-}
 
 // What becomes of the N elements from `at` on.
 
@@ -78,32 +72,6 @@ absl::Status Run(cudaStream_t stream, const char* what, int64_t count, bool wide
                 stream, count, wide, map, dst);
 }
 
-// sums[blocks].
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    SumSquaresKernel(int64_t count, bool wide, const T* x, double* sums) {
-  __shared__ double partial[kThreads / 32];
-  double sum = 0;
-  ForElements(count, wide, [&]<int N>(Elements<N>, int64_t at) {
-    float v[N];
-    Load(x + at, v);
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum += static_cast<double>(v[i]) * v[i];
-  });
-  sum = OverBlock<kThreads>(sum, partial, Sum());
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
-
-// One block.
-__global__ void __launch_bounds__(kThreads)
-    SumOfSumsKernel(int count, const double* sums, double* total) {
-  __shared__ double partial[kThreads / 32];
-  double sum = 0;
-  for (int i = threadIdx.x; i < count; i += kThreads) sum += sums[i];
-  sum = OverBlock<kThreads>(sum, partial, Sum());
-  if (threadIdx.x == 0) *total = sum;
-}
-
 // One block, which reads tiles; one thread adds.
 __global__ void __launch_bounds__(kThreads)
     AddInOrderKernel(int64_t count, const float* values, double* sum) {
@@ -157,34 +125,16 @@ absl::Status Softcap(cudaStream_t stream, int64_t count, float cap, T* x) {
   return Run(stream, "softcap", count, ByPackets<T>(0, x), Capped{cap}, x);
 }
 
-int64_t SumSquaresWorkspaceBytes(int64_t count) {
-  return SumBlocks(count) * static_cast<int64_t>(sizeof(double));
-}
-
-template <typename T>
-absl::Status SumSquares(cudaStream_t stream, int64_t count, const T* x, double* sum,
-                        void* workspace) {
-  if (count < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("squares of ", count, " elements"));
-  }
-  auto* sums = static_cast<double*>(workspace);
-  const int blocks = static_cast<int>(SumBlocks(count));
-  RETURN_IF_ERROR(Launch("squares", &SumSquaresKernel<T>, blocks, kThreads, 0, stream, count,
-                         ByPackets<T>(0, x), x, sums));
-  return Launch("sum of squares", &SumOfSumsKernel, 1, kThreads, 0, stream, blocks, sums, sum);
-}
-
 absl::Status AddInOrder(cudaStream_t stream, int64_t count, const float* values, double* sum) {
   if (count < 0) return absl::InvalidArgumentError(absl::StrCat("sum of ", count, " values"));
   if (count == 0) return absl::OkStatus();
   return Launch("sum in order", &AddInOrderKernel, 1, kThreads, 0, stream, count, values, sum);
 }
 
-#define STRATA_INSTANTIATE(T)                                         \
-  template absl::Status Add<T>(cudaStream_t, int64_t, const T*, T*);  \
-  template absl::Status Scale<T>(cudaStream_t, int64_t, float, T*);   \
-  template absl::Status Softcap<T>(cudaStream_t, int64_t, float, T*); \
-  template absl::Status SumSquares<T>(cudaStream_t, int64_t, const T*, double*, void*)
+#define STRATA_INSTANTIATE(T)                                        \
+  template absl::Status Add<T>(cudaStream_t, int64_t, const T*, T*); \
+  template absl::Status Scale<T>(cudaStream_t, int64_t, float, T*);  \
+  template absl::Status Softcap<T>(cudaStream_t, int64_t, float, T*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
 #undef STRATA_INSTANTIATE

@@ -26,13 +26,6 @@ absl::Status Scale(cudaStream_t stream, int64_t count, float factor, T* dst);
 template <typename T>
 absl::Status Softcap(cudaStream_t stream, int64_t count, float cap, T* x);
 
-int64_t SumSquaresWorkspaceBytes(int64_t count);
-
-// *sum = the sum of squares, in f64: over a fixed number of blocks, then over these.
-template <typename T>
-absl::Status SumSquares(cudaStream_t stream, int64_t count, const T* x, double* sum,
-                        void* workspace);
-
 // *sum += the values, one by one in ascending order, as if they were added in any parts.
 absl::Status AddInOrder(cudaStream_t stream, int64_t count, const float* values, double* sum);
 

@@ -61,23 +61,6 @@ TYPED_TEST(ElementwiseTest, SoftcapBounds) {
                   [](double x) { return 2 * std::tanh(x / 2); });
 }
 
-TYPED_TEST(ElementwiseTest, SumSquaresIsOfAnyCount) {
-  using T = TypeParam;
-  for (const int64_t count : {0, 1, 7, 2048, 30001}) {
-    const auto x = testing::RandomOf<T>(count + 1, 1);
-    const Doubles all = testing::WidenOf(x), summed(all.begin() + 1, all.end());
-    const double expected = reference::SumSquares(summed);
-    this->InEachOrder([&] {
-      DeviceArray<T> values(x, this->stream());
-      DeviceArray<double> sum(1, this->stream()),
-          workspace(SumSquaresWorkspaceBytes(count) / sizeof(double), this->stream());
-      STRATA_EXPECT_OK(
-          SumSquares<T>(this->stream(), count, values.data() + 1, sum.data(), workspace.data()));
-      EXPECT_NEAR(sum.ToHost()[0], expected, 1e-12 * expected);
-    });
-  }
-}
-
 TYPED_TEST(ElementwiseTest, NothingIsNoWorkAndLessIsRefused) {
   using T = TypeParam;
   this->InEachOrder([&] {
@@ -89,7 +72,6 @@ TYPED_TEST(ElementwiseTest, NothingIsNoWorkAndLessIsRefused) {
       return status.code() == absl::StatusCode::kInvalidArgument;
     };
     EXPECT_TRUE(refuses(Add<T>(this->stream(), -1, none, none)));
-    EXPECT_TRUE(refuses(SumSquares<T>(this->stream(), -1, none, nullptr, nullptr)));
     EXPECT_TRUE(refuses(Softcap(this->stream(), 1, 0.F, none)));
     EXPECT_TRUE(refuses(Softcap(this->stream(), 1, NAN, none)));
   });

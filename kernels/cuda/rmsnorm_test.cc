@@ -129,6 +129,9 @@ TYPED_TEST(RmsNormTest, MoreChannelsThanSharedMemoryHoldsAreRefusedOnlyWithAWeig
               absl::StatusCode::kInvalidArgument);
     STRATA_EXPECT_OK(RmsNormBackward(this->stream(), {0, shape.channels}, none, none, none, &place,
                                      false, none, &place, &place));
+    STRATA_EXPECT_OK(RmsNormForward<T>(this->stream(), {0, 8}, kEpsilon, none, none, none, &place));
+    EXPECT_EQ(RmsNormReplay<T>(this->stream(), {3, 0}, none, none, &place, none).message(),
+              "RMS norm of 3 rows of 0 channels");
   });
 }
 
