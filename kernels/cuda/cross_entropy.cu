@@ -2,8 +2,8 @@
 // "Online normalizer calculation for softmax", 2018), and to become the gradient.
 #include <type_traits>
 
-#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/elements.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -127,32 +127,45 @@ __global__ void __launch_bounds__(kThreads)
   of[2] = target >= 0 && target < columns ? Capped(ToF32(row[target]), softcap) : 0.f;
 }
 
-// Every thread joins the row's statistics of all parts: they are few.
+// Of a whole row, from the statistics of its parts.
+struct Joined {
+  Normalizer of;
+  float target_logit = 0;
+};
+__device__ __forceinline__ Joined Join(int64_t rows, int parts, int64_t row,
+                                       const float* statistics) {
+  const int end = parts + (Planted(Mistake::kNoBound) ? 1 : 0);
+  const float* part = statistics + row * 3;
+  Joined joined;
+  for (int p = 0; p < end; ++p) joined.of.most = fmaxf(joined.of.most, part[p * rows * 3]);
+  for (int p = 0; p < end; ++p, part += rows * 3) {
+    if (part[1] != 0) joined.of.sum += part[1] * expf(part[0] - joined.of.most);
+    joined.target_logit += part[2];
+  }
+  return joined;
+}
+
+// Every thread joins the row's parts: they are few.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     CrossEntropyFinishKernel(int columns, int first, int parts, float softcap, Scale scale,
-                             const int32_t* targets, const float* statistics, T* logits,
-                             float* losses) {
+                             const int32_t* targets, const float* statistics, T* logits) {
   T* row = logits + static_cast<int64_t>(blockIdx.x) * columns;
   const int target = targets[blockIdx.x];
-  if (target < 0) {
-    if (threadIdx.x == 0) losses[blockIdx.x] = 0;
-    Clear<N>(row, columns);
-    return;
-  }
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * 3;
-  const float* of = statistics + static_cast<int64_t>(blockIdx.x) * 3;
-  const int joined = parts + (Planted(Mistake::kNoBound) ? 1 : 0);
-  Normalizer all;
-  float target_logit = 0;
-  for (int p = 0; p < joined; ++p) all.most = fmaxf(all.most, of[p * stride]);
-  for (int p = 0; p < joined; ++p) {
-    const float sum = of[p * stride + 1];
-    if (sum != 0) all.sum += sum * expf(of[p * stride] - all.most);
-    target_logit += of[p * stride + 2];
-  }
-  if (threadIdx.x == 0) losses[blockIdx.x] = logf(all.sum) + all.most - target_logit;
-  Replace<N>(row, columns, softcap, all, target - first, scale);
+  if (target < 0) return Clear<N>(row, columns);
+  const Joined joined = Join(gridDim.x, parts, blockIdx.x, statistics);
+  Replace<N>(row, columns, softcap, joined.of, target - first, scale);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    CrossEntropyPartsLossKernel(int64_t rows, int parts, const int32_t* targets,
+                                const float* statistics, double* loss) {
+  const auto of_row = [&](int64_t row) {
+    if (targets[row] < 0) return 0.f;
+    const Joined joined = Join(rows, parts, row, statistics);
+    return logf(joined.of.sum) + joined.of.most - joined.target_logit;
+  };
+  AddTiles<kThreads>(rows, of_row, loss);
 }
 
 absl::Status CheckPart(const VocabularyPart& part) {
@@ -218,7 +231,7 @@ absl::Status CrossEntropyStatistics(cudaStream_t stream, const VocabularyPart& p
 template <typename T>
 absl::Status CrossEntropyFinish(cudaStream_t stream, const VocabularyPart& part, int64_t parts,
                                 const double* scale, const int32_t* targets,
-                                const float* statistics, T* logits, float* losses) {
+                                const float* statistics, T* logits, double* loss) {
   RETURN_IF_ERROR(CheckPart(part));
   constexpr int64_t kMostParts = 65536;
   if (parts < 1 || parts > kMostParts) {
@@ -227,10 +240,12 @@ absl::Status CrossEntropyFinish(cudaStream_t stream, const VocabularyPart& part,
   if (part.rows == 0) return absl::OkStatus();
   const auto kernel = ByPackets<T>(part.columns, logits) ? &CrossEntropyFinishKernel<T, kPacket<T>>
                                                          : &CrossEntropyFinishKernel<T, 1>;
-  return Launch("cross entropy of a part", kernel, static_cast<unsigned>(part.rows), kThreads, 0,
-                stream, static_cast<int>(part.columns), static_cast<int>(part.first),
-                static_cast<int>(parts), part.softcap, Scale{.at = scale}, targets, statistics,
-                logits, losses);
+  RETURN_IF_ERROR(Launch("cross entropy of a part", kernel, static_cast<unsigned>(part.rows),
+                         kThreads, 0, stream, static_cast<int>(part.columns),
+                         static_cast<int>(part.first), static_cast<int>(parts), part.softcap,
+                         Scale{.at = scale}, targets, statistics, logits));
+  return Launch("loss of parts", &CrossEntropyPartsLossKernel, 1, kThreads, 0, stream, part.rows,
+                static_cast<int>(parts), targets, statistics, loss);
 }
 
 #define STRATA_INSTANTIATE(T)                                                                      \
@@ -244,7 +259,7 @@ absl::Status CrossEntropyFinish(cudaStream_t stream, const VocabularyPart& part,
                                                   const int32_t*, const T*, float*);               \
   template absl::Status CrossEntropyFinish<T>(cudaStream_t, const VocabularyPart&, int64_t,        \
                                               const double*, const int32_t*, const float*, T*,     \
-                                              float*)
+                                              double*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
 #undef STRATA_INSTANTIATE

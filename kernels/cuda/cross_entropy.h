@@ -51,12 +51,13 @@ template <typename T>
 absl::Status CrossEntropyStatistics(cudaStream_t stream, const VocabularyPart& part,
                                     const int32_t* targets, const T* logits, float* statistics);
 
-// CrossEntropyForwardBackward on one part, with the statistics[parts, N, 3] of all of them and
-// *scale. The losses are those of whole rows, the same on every rank.
+// The logits of one part become their gradient, as CrossEntropyForwardBackward's, with *scale and
+// the statistics[parts, N, 3] of all parts. *loss += the losses of whole rows, one by one in
+// ascending order: the same on every rank.
 template <typename T>
 absl::Status CrossEntropyFinish(cudaStream_t stream, const VocabularyPart& part, int64_t parts,
                                 const double* scale, const int32_t* targets,
-                                const float* statistics, T* logits, float* losses);
+                                const float* statistics, T* logits, double* loss);
 
 }  // namespace strata::kernels::cuda
 

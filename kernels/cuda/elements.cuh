@@ -39,6 +39,26 @@ inline unsigned BlocksForElements(int64_t count, bool wide, int threads) {
   return static_cast<unsigned>(std::min<int64_t>((count + each - 1) / each, int64_t{1} << 20));
 }
 
+// *sum += value(0), value(1) and so on: by one block of kThreads, which reads tiles, and one thread
+// of it, which adds.
+template <int kThreads, typename Value>
+__device__ __forceinline__ void AddTiles(int64_t count, Value value, double* sum) {
+  __shared__ float tile[kThreads];
+  double total = threadIdx.x == 0 ? *sum : 0;
+  for (int64_t begin = 0; begin < count; begin += kThreads) {
+    const int64_t at = begin + threadIdx.x;
+    if (at < count || Planted(Mistake::kNoBound)) tile[threadIdx.x] = value(at);
+    if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
+    if (threadIdx.x == 0) {
+      const int here = static_cast<int>(count - begin < kThreads ? count - begin : kThreads);
+#pragma unroll 8
+      for (int i = 0; i < here; ++i) total += tile[i];
+    }
+    if (!Planted(Mistake::kNoBarrierBeforeReuse)) __syncthreads();
+  }
+  if (threadIdx.x == 0) *sum = total;
+}
+
 // --- Rows: a thread takes the same columns of some rows; a block several rows where they are
 // narrow.
 

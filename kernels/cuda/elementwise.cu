@@ -72,23 +72,10 @@ absl::Status Run(cudaStream_t stream, const char* what, int64_t count, bool wide
                 stream, count, wide, map, dst);
 }
 
-// One block, which reads tiles; one thread adds.
 __global__ void __launch_bounds__(kThreads)
     AddInOrderKernel(int64_t count, const float* values, double* sum) {
-  __shared__ float tile[kThreads];
-  double total = threadIdx.x == 0 ? *sum : 0;
-  for (int64_t begin = 0; begin < count; begin += kThreads) {
-    const int64_t at = begin + threadIdx.x;
-    if (at < count || Planted(Mistake::kNoBound)) tile[threadIdx.x] = values[at];
-    if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-    if (threadIdx.x == 0) {
-      const int here = static_cast<int>(count - begin < kThreads ? count - begin : kThreads);
-#pragma unroll 8
-      for (int i = 0; i < here; ++i) total += tile[i];
-    }
-    if (!Planted(Mistake::kNoBarrierBeforeReuse)) __syncthreads();
-  }
-  if (threadIdx.x == 0) *sum = total;
+  AddTiles<kThreads>(
+      count, [&](int64_t at) { return values[at]; }, sum);
 }
 
 }  // namespace

@@ -9,7 +9,9 @@ namespace strata::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kBackwardBlocks = 512;
+constexpr int64_t kBackwardBlocks = 256;
+
+int64_t BackwardBlocks(int64_t rows) { return std::min(rows, kBackwardBlocks); }
 
 struct Sizes {
   unsigned taken;        // heads of all rows that are taken: N * per_row
@@ -209,8 +211,7 @@ absl::Status HeadNormReplay(cudaStream_t stream, const HeadNormShape& shape, con
 }
 
 int64_t HeadNormBackwardWorkspaceBytes(const HeadNormShape& shape) {
-  return std::min(shape.rows * shape.norms(), kBackwardBlocks) * 2 * shape.head_size *
-         static_cast<int64_t>(sizeof(float));
+  return BackwardBlocks(shape.rows) * 2 * shape.head_size * static_cast<int64_t>(sizeof(float));
 }
 
 template <typename T>
@@ -228,8 +229,8 @@ absl::Status HeadNormBackward(cudaStream_t stream, const HeadNormShape& shape, c
   const bool by_packets = ByPackets<T>(size, dout, qkv, wq, wk, dqkv);
   const Sizes sizes = SizesOf(shape, dout != dqkv, by_packets ? size / kPacket<T> : size);
   const int teams = kThreads / sizes.lanes;
-  const int64_t most = std::min(shape.rows * shape.norms(), kBackwardBlocks);
-  const int64_t blocks = std::min<int64_t>(BlocksFor(sizes.taken, teams), most);
+  const int64_t blocks =
+      std::min<int64_t>(BlocksFor(sizes.taken, teams), BackwardBlocks(shape.rows));
   const size_t shared = partials == nullptr ? 0 : teams * 2 * size * sizeof(float);
   RETURN_IF_ERROR(
       Launch("head norm's gradient",

@@ -100,14 +100,14 @@ class CrossEntropyPartsMistakesTest : public MistakesTest {
  protected:
   void RunParts() {
     auto logits = Array<BFloat16>(2 * 1000);
-    auto statistics = Array<float>(2 * 3), losses = Array<float>(2);
-    DeviceArray<double> scale(Doubles{1}, stream_);
+    auto statistics = Array<float>(2 * 3);
+    DeviceArray<double> scale(Doubles{1}, stream_), loss(Doubles{0}, stream_);
     DeviceArray<int32_t> targets(std::vector<int32_t>{990, 70}, stream_);
     const VocabularyPart part{2, 1000};
     STRATA_EXPECT_OK(CrossEntropyStatistics<BFloat16>(stream_, part, targets.data(), logits.data(),
                                                       statistics.data()));
     STRATA_EXPECT_OK(CrossEntropyFinish(stream_, part, 1, scale.data(), targets.data(),
-                                        statistics.data(), logits.data(), losses.data()));
+                                        statistics.data(), logits.data(), loss.data()));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
 };
@@ -129,6 +129,16 @@ TEST_F(CrossEntropyPartsMistakesTest, StatisticsPastTheLastRowAreOutOfBounds) {
 
 TEST_F(CrossEntropyPartsMistakesTest, FinishPastTheLastPartIsOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyFinishKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, LossWithoutTheBarrierBeforeATileIsReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CrossEntropyPartsLossKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, LossPastTheLastRowIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyPartsLossKernel",
         [&] { RunParts(); });
 }
 
