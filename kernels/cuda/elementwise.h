@@ -26,7 +26,7 @@ absl::Status Scale(cudaStream_t stream, int64_t count, float factor, T* dst);
 template <typename T>
 absl::Status Softcap(cudaStream_t stream, int64_t count, float cap, T* x);
 
-// *sum += the values, one by one in ascending order, as if they were added in any parts.
+// *sum += the values, one by one in ascending order: the same bits however they are cut into calls.
 absl::Status AddInOrder(cudaStream_t stream, int64_t count, const float* values, double* sum);
 
 }  // namespace strata::kernels::cuda
