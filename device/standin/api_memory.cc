@@ -41,15 +41,6 @@ std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t
   const uint64_t offset = address - region->begin;
   if (write) ++region->changes;
   if (machine.options.check) {
-    // The host's writes to its own memory are not seen: there, nothing counts as never written.
-    const bool host = region->kind != Region::Kind::kDevice;
-    if (host && !write) {
-      Stamp loaded;
-      loaded.operation = kLoaded;
-      region->shadow.ForEachCell(offset, bytes, [&](Cell& cell, uint64_t) {
-        if (cell.write.operation == kNever) cell.write = loaded;
-      });
-    }
     machine.checker.Touch(region->shadow, offset, bytes,
                           write ? Checker::Access::kWrite : Checker::Access::kRead, who,
                           {region->name});

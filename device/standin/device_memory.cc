@@ -47,11 +47,13 @@ DeviceMemory::~DeviceMemory() {
 }
 
 Region* DeviceMemory::Insert(Region::Kind kind, uint64_t begin, uint64_t bytes, std::byte* data) {
-  std::string name = kind == Region::Kind::kDevice ? "global" : "pinned";
+  // The host's writes to its own memory are not seen: there, nothing counts as never written.
+  const bool of_host = kind != Region::Kind::kDevice;
+  std::string name = of_host ? "pinned" : "global";
   name += " #" + std::to_string(++count_);
   auto& region = regions_[begin];
-  region =
-      std::make_unique<Region>(Region{kind, begin, bytes, data, std::move(name), Shadow(bytes)});
+  region = std::make_unique<Region>(
+      Region{kind, begin, bytes, data, std::move(name), Shadow(bytes, of_host)});
   return region.get();
 }
 
