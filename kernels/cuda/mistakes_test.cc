@@ -8,6 +8,7 @@
 #include "kernels/cuda/mistake.h"
 #include "kernels/cuda/rmsnorm.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/step.h"
 #include "kernels/cuda/testing.h"
 
 namespace strata::kernels::cuda {
@@ -142,6 +143,67 @@ TEST_F(AdamWMistakesTest, CombinedStatisticsWithoutTheBarrierBeforeSumsAreReadAr
 TEST_F(AdamWMistakesTest, StatisticsByLanesOutsideTheirMaskAreAWarpMask) {
   Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "GradientStatisticsKernel",
         [&] { RunStatistics(); });
+}
+
+class StepMistakesTest : public MistakesTest {
+ protected:
+  void RunSquares() {
+    auto x = Array<Float16>(9000);
+    DeviceArray<double> out(1, stream_), workspace(kSumSquaresWorkspaceBytes / 8, stream_);
+    STRATA_EXPECT_OK(SumSquares(stream_, 9000, x.data(), out.data(), workspace.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void RunFinish() {
+    constexpr int64_t kRows = 64, kSets = 40;
+    DeviceArray<double> losses(Doubles(kRows, 1), stream_),
+        norms(Doubles(kRows * kSets, 1), stream_), block(Doubles(6, 1), stream_);
+    double* const at = block.data();
+    STRATA_EXPECT_OK(FinishStep(stream_, {.rows = kRows, .sets = kSets, .clip = 1}, losses.data(),
+                                norms.data(),
+                                {.inverse_tokens = at,
+                                 .loss = at + 1,
+                                 .gradient_norm = at + 2,
+                                 .clip_factor = at + 3,
+                                 .apply = at + 4,
+                                 .clipped = at + 5}));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(StepMistakesTest, SquaresPastTheLastElementAreOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SumSquaresKernel", [&] { RunSquares(); });
+}
+
+TEST_F(StepMistakesTest, SquaresWithoutTheBarrierBeforeTheWarpsSumsAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "SumSquaresKernel",
+        [&] { RunSquares(); });
+}
+
+TEST_F(StepMistakesTest, SumsOfSumsWithoutTheBarrierBeforeTheyAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "SumOfSumsKernel",
+        [&] { RunSquares(); });
+}
+
+TEST_F(StepMistakesTest, SquaresByLanesOutsideTheirMaskAreAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "SumSquaresKernel", [&] { RunSquares(); });
+}
+
+TEST_F(StepMistakesTest, FinishPastTheLastLeafIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "FinishStepKernel", [&] { RunFinish(); });
+}
+
+TEST_F(StepMistakesTest, FinishWithoutTheBarrierBeforeTheWarpsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "FinishStepKernel",
+        [&] { RunFinish(); });
+}
+
+TEST_F(StepMistakesTest, FinishWithoutTheBarrierBeforeTheNextSetsIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "FinishStepKernel",
+        [&] { RunFinish(); });
+}
+
+TEST_F(StepMistakesTest, FinishByLanesOutsideTheirMaskIsAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "FinishStepKernel", [&] { RunFinish(); });
 }
 
 class SwigluMistakesTest : public MistakesTest {};
