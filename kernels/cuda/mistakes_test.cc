@@ -3,13 +3,16 @@
 #include "gmock/gmock.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/adamw.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/mistake.h"
 #include "kernels/cuda/rmsnorm.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/sgd.h"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/testing.h"
+#include "kernels/cuda/update_testing.h"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -106,43 +109,68 @@ TEST_F(RmsNormMistakesTest, ColumnSumsPastTheLastColumnAreOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "ColumnSumsKernel", [&] { RunBackward(); });
 }
 
-class AdamWMistakesTest : public MistakesTest {
+class UpdateMistakesTest : public MistakesTest {
  protected:
-  void RunUpdate() {
-    auto gradient = Array<BFloat16>(1003), weights = Array<BFloat16>(1003);
-    auto master = Array<float>(1003), m = Array<float>(1003);
-    DeviceArray<float> v(Floats(1003, 0.5F), stream_);
-    STRATA_EXPECT_OK(AdamW(stream_, 1003, AdamWParams(), nullptr, gradient.data(), master.data(),
-                           m.data(), v.data(), weights.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  void RunAdamW(const UpdateFormats& formats, int64_t count) {
+    UpdateBytes numbers(formats, count);
+    ScalarsOnDevice scalars(stream_, 0, 0.01, 1);
+    numbers.OnTheDevice(stream_, true, [&](const NumbersOfUpdate& of) {
+      STRATA_EXPECT_OK(AdamW(stream_, {}, scalars.Get(), {{0, count, true}}, of));
+    });
   }
-  void RunStatistics() {
-    auto gradient = Array<float>(9000);
-    DeviceArray<GradientStatistics> statistics(1, stream_),
-        workspace(GradientStatisticsWorkspaceBytes(9000) / sizeof(GradientStatistics), stream_);
-    STRATA_EXPECT_OK(ReadGradientStatistics(stream_, 9000, gradient.data(), false,
-                                            statistics.data(), workspace.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  void RunAdamWOfF32() { RunAdamW({.moments = {MomentFormat::kF32, MomentFormat::kF32}}, 1000); }
+  void RunAdamWInBlocks() {
+    RunAdamW({NumberType::kBF16,
+              NumberType::kBF16,
+              MasterFormat::kRemainder,
+              {MomentFormat::kSigned8, MomentFormat::kUnsigned8}},
+             1024);
+  }
+  void RunSgd() {
+    UpdateBytes numbers({.moments = {MomentFormat::kBF16}}, 1003);
+    ScalarsOnDevice scalars(stream_, 0, 0.01, 1);
+    numbers.OnTheDevice(stream_, false, [&](const NumbersOfUpdate& of) {
+      STRATA_EXPECT_OK(Sgd(stream_, {}, scalars.Get(), {{0, 1003, true}}, of));
+    });
   }
 };
 
-TEST_F(AdamWMistakesTest, UpdatePastTheLastElementIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AdamWKernel", [&] { RunUpdate(); });
+TEST_F(UpdateMistakesTest, PastTheLastElementIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "UpdateKernel", [&] { RunAdamWOfF32(); });
 }
 
-TEST_F(AdamWMistakesTest, StatisticsWithoutTheBarrierBeforeTheWarpsSumsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "GradientStatisticsKernel",
-        [&] { RunStatistics(); });
+TEST_F(UpdateMistakesTest, SgdPastTheLastElementIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SgdRule", [&] { RunSgd(); });
 }
 
-TEST_F(AdamWMistakesTest, CombinedStatisticsWithoutTheBarrierBeforeSumsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CombineStatisticsKernel",
-        [&] { RunStatistics(); });
+TEST_F(UpdateMistakesTest, WithoutTheBarrierBeforeRatesAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "UpdateKernel",
+        [&] { RunAdamWOfF32(); });
 }
 
-TEST_F(AdamWMistakesTest, StatisticsByLanesOutsideTheirMaskAreAWarpMask) {
-  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "GradientStatisticsKernel",
-        [&] { RunStatistics(); });
+TEST_F(UpdateMistakesTest, WithoutTheBarrierBeforeTablesAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "UpdateKernel",
+        [&] { RunAdamWInBlocks(); });
+}
+
+TEST_F(UpdateMistakesTest, AScaleOverwrittenBeforeEachLaneHasReadItIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "UpdateKernel",
+        [&] { RunAdamWInBlocks(); });
+}
+
+TEST_F(UpdateMistakesTest, ScalesByLanesOutsideTheirMaskAreAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "UpdateKernel", [&] { RunAdamWInBlocks(); });
+}
+
+class ConvertMistakesTest : public MistakesTest {};
+
+TEST_F(ConvertMistakesTest, PastTheLastElementIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "ConvertKernel", [&] {
+    auto src = Array<float>(1000);
+    auto dst = Array<Float16>(1000);
+    STRATA_EXPECT_OK(Convert(stream_, 1000, src.data(), dst.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
 }
 
 class StepMistakesTest : public MistakesTest {
