@@ -155,14 +155,14 @@ cudaError_t CopyOn(Runtime& runtime, const Range& range, cudaMemcpyKind kind, St
   const char* const name = to_device
                                ? (from_device ? "a copy on the device" : "a copy to the device")
                                : (from_device ? "a copy to the host" : "a copy on the host");
-  runtime.EnqueueMade(stream, name, [&runtime, range, staged]() -> Action {
+  runtime.EnqueueMade(stream, name, [&runtime, range, staged]() -> Made {
     // Of rows apart, the last ends with its width.
     const uint64_t bytes = range.pitch_from * (range.rows - 1) + range.width;
-    return
-        [&runtime, range, staged, watch = SourceWatch(runtime, range.from, bytes)](OperationId id) {
-          watch.Judge(id);
-          Copy(runtime.machine(), id, range, staged == nullptr ? nullptr : staged->data());
-        };
+    const SourceWatch watch(runtime, range.from, bytes);
+    return {.run = [&runtime, range, staged, watch](OperationId id) {
+      watch.Judge(id);
+      Copy(runtime.machine(), id, range, staged == nullptr ? nullptr : staged->data());
+    }};
   });
   if (pageable_to && stream.capture == nullptr) {
     runtime.streams().RunUntil(runtime.streams().End(stream));
@@ -231,7 +231,8 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return Call("cudaMalloc", InCapture::kForbidden, [&](Runtime& runtime) {
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
-    const Region* const region = runtime.machine().memory.Allocate(bytes);
+    const Region* const region =
+        runtime.machine().memory.Allocate(bytes, strata::standin::CurrentDevice());
     if (region == nullptr) return cudaErrorMemoryAllocation;
     *pointer = reinterpret_cast<void*>(region->begin);
     return cudaSuccess;
@@ -248,7 +249,7 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t handle) {
         if (stream.capture != nullptr) return cudaErrorNotSupported;
         if (bytes == 0) return cudaSuccess;
         auto& machine = runtime.machine();
-        const Region* const region = machine.memory.Allocate(bytes);
+        const Region* const region = machine.memory.Allocate(bytes, stream.device);
         if (region == nullptr) return cudaErrorMemoryAllocation;
         const uint64_t begin = region->begin;
         *pointer = reinterpret_cast<void*>(begin);
@@ -375,7 +376,8 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return Call("cudaDeviceGetDefaultMemPool", InCapture::kAllowed, [&](Runtime& runtime) {
     *pool = reinterpret_cast<cudaMemPool_t>(&runtime);
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    const bool exists = device >= 0 && device < runtime.machine().options.device_count;
+    return exists ? cudaSuccess : cudaErrorInvalidDevice;
   });
 }
 
@@ -421,7 +423,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return Call("cudaMemGetInfo", InCapture::kAllowed, [&](Runtime& runtime) {
     const auto& memory = runtime.machine().memory;
     *total = memory.capacity_bytes();
-    *free = memory.capacity_bytes() - memory.used_bytes();
+    *free = memory.capacity_bytes() - memory.used_bytes(strata::standin::CurrentDevice());
     return cudaSuccess;
   });
 }
@@ -439,7 +441,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     }
     const bool device = region->kind == Region::Kind::kDevice;
     attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-    attributes->device = 0;
+    attributes->device = device ? region->device : 0;
     attributes->devicePointer = address;
     attributes->hostPointer = device ? nullptr : address;
     return cudaSuccess;

@@ -10,19 +10,23 @@ void Merge(StreamClock& into, const StreamClock& from) {
   for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-OperationId Operations::Add(std::string name, int stream, StreamClock clock) {
-  operations_.push_back({std::move(name), stream, std::move(clock)});
+OperationId Operations::Add(std::string name, int stream, StreamClock clock, int device) {
+  operations_.push_back({std::move(name), stream, std::move(clock), device});
   return first_ + static_cast<OperationId>(operations_.size()) - 1;
 }
 
-void Operations::Settle() {
-  first_ += static_cast<OperationId>(operations_.size());
-  operations_.clear();
+void Operations::Settle(int device) {
+  settled_[device] = first_ + static_cast<OperationId>(operations_.size());
+  while (!operations_.empty() && IsSettled(first_, operations_.front().device)) {
+    operations_.pop_front();
+    ++first_;
+  }
 }
 
 bool Operations::Ordered(OperationId before, OperationId now) const {
   if (before < first_) return true;
   const Operation& earlier = operations_[before - first_];
+  if (IsSettled(before, earlier.device)) return true;
   const Operation& later = operations_[now - first_];
   const size_t stream = earlier.stream;
   return stream < later.clock.size() && later.clock[stream] >= earlier.clock[stream];
