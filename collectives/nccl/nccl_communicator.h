@@ -37,14 +37,22 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 
+struct ncclComm;
+
 namespace strata::collectives {
+
+struct NcclGroup;
 
 // How a group learns its id, a secret (who has it can join): every member of `world_ranks` calls
 // it, and each gets the bytes that the first of them brought. It returns an error within a time of
@@ -80,7 +88,8 @@ class NcclCommunicator {
   // DeadlineExceeded: a member did not come; otherwise InvalidArgument, or the error of `share`, of
   // CUDA or of NCCL.
   absl::StatusOr<GroupId> CreateGroup(absl::Span<const int> world_ranks);
-  // Another group of the same members, for another purpose; needs no `share`. All members call it.
+  // Another group of the same members, for another purpose; needs no `share`. All members call it,
+  // while no operation of the group is outstanding.
   absl::StatusOr<GroupId> Duplicate(GroupId group);
   int GroupSize(GroupId group) const;
   int GroupIndex(GroupId group) const;  // this rank's
@@ -117,12 +126,18 @@ class NcclCommunicator {
   std::string Describe() const;
 
  private:
-  struct Group;
-  class State;
   explicit NcclCommunicator(Options options);
+  absl::Status Await(ncclComm* comm, absl::string_view what, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GroupId> Form(NcclGroup group, ncclComm* parent, absl::Status begun);
+  ncclComm* CommOf(GroupId group) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void AbortAll(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckGroup(GroupId group) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
-  const std::unique_ptr<State> state_;
+  mutable absl::Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::vector<NcclGroup> groups_ ABSL_GUARDED_BY(mutex_);  // by id
 };
 
 }  // namespace strata::collectives

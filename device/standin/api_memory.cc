@@ -9,53 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "device/standin/access.h"
 #include "device/standin/runtime.h"
 
 namespace strata::standin {
 namespace {
 
 uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-
-Accessor AccessorOf(OperationId id) {
-  Accessor who;
-  who.stamp.operation = id;
-  return who;
-}
-
-// A range as an operation finds it: device memory or known host memory, judged by the checker, or
-// pageable memory. Null: out of bounds, reported.
-std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t bytes,
-                 bool write) {
-  const uint64_t address = AddressOf(pointer);
-  Region* const region = machine.memory.Find(address);
-  if (region == nullptr && !machine.memory.IsDevice(address)) {
-    return static_cast<std::byte*>(const_cast<void*>(pointer));
-  }
-  const Accessor who = AccessorOf(id);
-  if (region == nullptr || !region->Holds(address, bytes)) {
-    machine.checker.Report(
-        FindingKind::kOutOfBounds, who.stamp,
-        std::to_string(bytes) + " bytes at " + machine.memory.Locate(address) + ", accessed");
-    return nullptr;
-  }
-  const uint64_t offset = address - region->begin;
-  if (write) ++region->changes;
-  if (machine.options.check) {
-    // The host's writes to its own memory are not seen: there, nothing counts as never written.
-    const bool host = region->kind != Region::Kind::kDevice;
-    if (host && !write) {
-      Stamp loaded;
-      loaded.operation = kLoaded;
-      region->shadow.ForEachCell(offset, bytes, [&](Cell& cell, uint64_t) {
-        if (cell.write.operation == kNever) cell.write = loaded;
-      });
-    }
-    machine.checker.Touch(region->shadow, offset, bytes,
-                          write ? Checker::Access::kWrite : Checker::Access::kRead, who,
-                          {region->name});
-  }
-  return region->data + offset;
-}
 
 // What a copy will read of pinned memory, at the time of the call: the host may not change it
 // before the copy has run. Operations may, ordered before it.

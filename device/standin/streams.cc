@@ -37,7 +37,7 @@ Stream* Streams::Default() {
 }
 
 Mark Streams::Put(Stream& stream, std::string name, Made made) {
-  Wait(stream, made.after, false);
+  if (made.after.stream != stream.id) Wait(stream, made.after, false);
   Stream::Work work;
   work.name = made.name.empty() ? std::move(name) : std::move(made.name);
   work.run = std::move(made.run);
@@ -87,9 +87,11 @@ bool Streams::IsReached(const Mark& mark) const {
 }
 
 bool Streams::IsReady(const Meeting& meeting) const {
-  return std::all_of(meeting.members.begin(), meeting.members.end(), [](const auto& member) {
-    return member.stream != nullptr && !member.is_gone && member.stream->done + 1 == member.place;
-  });
+  return !meeting.is_stuck &&
+         std::all_of(meeting.members.begin(), meeting.members.end(), [](const auto& member) {
+           return member.stream != nullptr && !member.is_gone &&
+                  member.stream->done + 1 == member.place;
+         });
 }
 
 bool Streams::IsRunnable(const Stream& stream) const {
@@ -221,10 +223,20 @@ std::string Streams::DescribeWait(const Stream& stream) const {
         why =
             ", whose stream stands at " + (other.name.empty() ? "a wait for an event" : other.name);
       }
+      if (why.empty() && part.meeting->is_stuck) why = ", whose communicator has failed";
       if (!why.empty()) text += (text.empty() ? "" : "; ") + member.who + why;
     }
   }
   return text.empty() ? "" : work.name + " waits for " + text;
+}
+
+std::string Streams::DescribeWaits() const {
+  std::string text;
+  for (const auto& stream : streams_) {
+    const std::string line = DescribeWait(*stream);
+    if (!line.empty()) text += line + "\n";
+  }
+  return text;
 }
 
 void Streams::RunUntil(const Mark& mark) {

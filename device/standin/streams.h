@@ -67,6 +67,7 @@ struct Meeting {
   };
   std::vector<Member> members;
   bool is_over = false;
+  bool is_stuck = false;  // it never runs
   std::function<bool(int from, int to)> orders;
   std::function<void(const std::vector<OperationId>& ids)> run;  // by member
 };
@@ -118,8 +119,8 @@ class Streams {
   void RunAll();
   // One operation on the way to a mark that is not reached: queries make things go on.
   void RunTowards(const Mark& mark);
-  // What a stream stands at and what that waits for; empty: nothing that other streams must do.
-  std::string DescribeWait(const Stream& stream) const;
+  // What streams stand at that others have a part in and have not come to, a line each.
+  std::string DescribeWaits() const;
 
   // Decides before each operation whether it runs; false: the device has failed.
   std::function<bool(int device)> may_run = [](int) { return true; };
@@ -131,6 +132,7 @@ class Streams {
   std::function<void()> changed = [] {};
 
  private:
+  std::string DescribeWait(const Stream& stream) const;
   bool IsReady(const Meeting& meeting) const;
   bool IsRunnable(const Stream& stream) const;
   Stream* FindRunnable(Stream& stream, std::set<Stream*>& seen);
