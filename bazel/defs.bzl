@@ -208,14 +208,16 @@ def strata_cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], 
         **kwargs
     )
 
-def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, **kwargs):
+def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, libraries = [], **kwargs):
     """One GoogleTest source, two programs: NAME_standin with the stand-in runtime, NAME_gpu with the real one.
 
     NAME_gpu is manual; without a GPU its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
     gpu = False: there is no such twin, as the test is about the stand-in.
+    libraries: what it links besides the runtime, likewise: "nccl" is //device/standin:nccl or @cuda//:nccl.
     """
     gtest = ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"]
     for runtime, more_tags in [("standin", ["cuda"])] + ([("gpu", ["cuda", "gpu", "manual"])] if gpu else []):
+        libraries_at = "//device/standin:" if runtime == "standin" else "@cuda//:"
         native.cc_test(
             name = name + "_" + runtime,
             size = size,
@@ -224,6 +226,7 @@ def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = Tru
             tags = tags + more_tags,
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours
-            deps = deps + ["//device/standin/testing:cuda_test_" + runtime] + gtest,
+            deps = deps + ["//device/standin/testing:cuda_test_" + runtime] +
+                   [libraries_at + library for library in libraries] + gtest,
             **kwargs
         )
