@@ -181,13 +181,13 @@ std::string WrongOverlap(const NcclCall& call, int rank, int size) {
     case NcclOp::kAllReduce:
     case NcclOp::kBroadcast:
     case NcclOp::kReduce:
-      return b.read == b.write ? "" : "its buffers overlap without being the same";
+      return b.read == b.write ? "" : "has buffers that overlap and are not the same";
     case NcclOp::kReduceScatter:
-      return b.write == b.read + own ? "" : "it writes a part of its input that is not its own";
+      return b.write == b.read + own ? "" : "writes a part of its input that is not its own";
     case NcclOp::kAllGather:
-      return b.read == b.write + own ? "" : "its input lies in a part of its output not its own";
+      return b.read == b.write + own ? "" : "reads a part of its output that is not its own";
     default:
-      return "it cannot be done in place";
+      return "cannot be done in place";
   }
 }
 
