@@ -3,15 +3,14 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 
 namespace strata::collectives {
@@ -161,21 +160,22 @@ ncclResult_t Enqueue(const NcclGroup& group, const Operation& op, cudaStream_t s
   return ncclInvalidArgument;
 }
 
-// Sleeps between polls: briefly at first, as most things take microseconds.
-class Poller {
+// The time that is left, and pauses between polls: brief at first, as most things take
+// microseconds.
+class Deadline {
  public:
-  explicit Poller(absl::Time deadline) : deadline_(deadline) {}
-  // False: the time has passed.
-  bool Pause() {
-    if (absl::Now() >= deadline_) return false;
-    absl::SleepFor(pause_);
-    pause_ = std::min(pause_ * 2, absl::Milliseconds(1));
-    return true;
+  explicit Deadline(absl::Duration at_most) : end_(Now() + absl::ToDoubleSeconds(at_most)) {}
+  bool HasPassed() const { return Now() >= end_; }
+  std::chrono::microseconds Pause() {
+    const std::chrono::microseconds pause = pause_;
+    pause_ = std::min(pause_ * 2, std::chrono::microseconds(1000));
+    return pause;
   }
 
  private:
-  const absl::Time deadline_;
-  absl::Duration pause_ = absl::Microseconds(5);
+  static double Now() { return common::MonotonicClock().Now(); }
+  double end_;
+  std::chrono::microseconds pause_{5};
 };
 
 // A byte of zeros.
@@ -239,19 +239,20 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 // Until what a communicator does has ended. Lets others in between polls, so that Abort ends it.
-absl::Status NcclCommunicator::Await(ncclComm* comm, absl::string_view what, absl::Time deadline) {
-  Poller poller(deadline);
+absl::Status NcclCommunicator::Await(ncclComm* comm, absl::string_view what,
+                                     absl::Duration at_most) {
+  Deadline deadline(at_most);
+  std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    {
-      const absl::MutexLock lock(&mutex_);
-      RETURN_IF_ERROR(failure_);
-      const ncclResult_t state = StateOf(comm);
-      if (state != ncclInProgress) return NcclStatus(state, comm, what);
+    RETURN_IF_ERROR(failure_);
+    const ncclResult_t state = StateOf(comm);
+    if (state != ncclInProgress) return NcclStatus(state, comm, what);
+    if (deadline.HasPassed()) {
+      return absl::DeadlineExceededError(absl::StrCat(what, " has not ended within ",
+                                                      absl::FormatDuration(at_most),
+                                                      ": a member is late, dead or out of reach"));
     }
-    if (!poller.Pause()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(what, " has not ended in time: a member is late, dead or out of reach"));
-    }
+    aborted_.wait_for(lock, deadline.Pause());
   }
 }
 
@@ -260,12 +261,11 @@ absl::StatusOr<GroupId> NcclCommunicator::Form(NcclGroup group, ncclComm* parent
                                                absl::Status status) {
   const std::string what =
       absl::StrCat("forming a group of ranks ", absl::StrJoin(group.ranks, " "));
-  const absl::Time deadline = absl::Now() + options_.timeout;
-  if (status.ok() && parent != nullptr) status = Await(parent, what, deadline);
-  if (status.ok()) status = Await(group.comm, what, deadline);
+  if (status.ok() && parent != nullptr) status = Await(parent, what, options_.timeout);
+  if (status.ok()) status = Await(group.comm, what, options_.timeout);
   if (status.ok()) status = MakeBarrier(group.barrier);
   if (status.ok()) {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     status = failure_;
     if (status.ok()) {
       groups_.push_back(std::move(group));
@@ -309,7 +309,7 @@ absl::StatusOr<GroupId> NcclCommunicator::Duplicate(GroupId id) {
   ncclComm* parent = nullptr;
   absl::Status begun;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     RETURN_IF_ERROR(failure_);
     RETURN_IF_ERROR(CheckGroup(id));
     const NcclGroup& from = groups_[id.value];
@@ -329,17 +329,17 @@ absl::Status NcclCommunicator::CheckGroup(GroupId group) const {
 }
 
 int NcclCommunicator::GroupSize(GroupId group) const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return static_cast<int>(groups_[group.value].ranks.size());
 }
 
 int NcclCommunicator::GroupIndex(GroupId group) const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return groups_[group.value].index;
 }
 
 absl::Status NcclCommunicator::Register(GroupId group, void* buffer, int64_t bytes) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(failure_);
   RETURN_IF_ERROR(CheckGroup(group));
   void* handle = nullptr;  // ends with the communicator
@@ -351,7 +351,7 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
                                              cudaStream_t stream) {
   ncclResult_t result = ncclSuccess;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     RETURN_IF_ERROR(failure_);
     for (const Operation& op : operations) {
       RETURN_IF_ERROR(CheckGroup(op.group));
@@ -376,9 +376,8 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
     }
   }
   if (result == ncclSuccess) return absl::OkStatus();
-  const absl::Time deadline = absl::Now() + options_.timeout;
   for (const Operation& op : operations) {
-    const absl::Status status = Await(CommOf(op.group), "issuing an operation", deadline);
+    const absl::Status status = Await(CommOf(op.group), "issuing an operation", options_.timeout);
     if (status.ok()) continue;
     Abort(status);
     return status;
@@ -387,12 +386,12 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
 }
 
 ncclComm* NcclCommunicator::CommOf(GroupId group) const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return groups_[group.value].comm;
 }
 
 absl::Status NcclCommunicator::Check() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(failure_);
   for (const NcclGroup& group : groups_) {
     const ncclResult_t state = StateOf(group.comm);
@@ -405,7 +404,7 @@ absl::Status NcclCommunicator::Check() {
 }
 
 absl::Status NcclCommunicator::Wait(cudaStream_t stream, absl::Duration at_most) {
-  Poller poller(absl::Now() + at_most);
+  Deadline deadline(at_most);
   for (;;) {
     const cudaError_t reached = cudaStreamQuery(stream);
     if (reached != cudaSuccess && reached != cudaErrorNotReady) {
@@ -413,13 +412,15 @@ absl::Status NcclCommunicator::Wait(cudaStream_t stream, absl::Duration at_most)
     }
     RETURN_IF_ERROR(Check());
     if (reached == cudaSuccess) return absl::OkStatus();
-    if (!poller.Pause()) {
+    if (deadline.HasPassed()) {
       Abort(absl::DeadlineExceededError(absl::StrCat(
           "a stream of rank ", rank(), " has not ended within ", absl::FormatDuration(at_most),
           ": a member is late, dead or has issued other operations; compare with the other ranks: ",
           Describe())));
-      return Check();
     }
+    std::unique_lock<std::mutex> lock(mutex_);
+    RETURN_IF_ERROR(failure_);
+    aborted_.wait_for(lock, deadline.Pause());
   }
 }
 
@@ -427,19 +428,19 @@ void NcclCommunicator::AbortAll(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
   for (const NcclGroup& group : groups_) ncclCommAbort(group.comm);
+  aborted_.notify_all();
 }
 
 void NcclCommunicator::Abort(absl::Status status) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   AbortAll(std::move(status));
 }
 
 absl::Status NcclCommunicator::Close(absl::Duration at_most) {
-  const absl::Time deadline = absl::Now() + at_most;
   std::vector<ncclComm*> comms;
   absl::Status status;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     RETURN_IF_ERROR(failure_);
     for (const NcclGroup& group : groups_) {
       comms.push_back(group.comm);
@@ -447,13 +448,13 @@ absl::Status NcclCommunicator::Close(absl::Duration at_most) {
     }
   }
   for (ncclComm* const comm : comms) {
-    if (status.ok()) status = Await(comm, "closing a group", deadline);
+    if (status.ok()) status = Await(comm, "closing a group", at_most);
   }
   if (!status.ok()) {
     Abort(status);
     return status;
   }
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(failure_);
   failure_ = absl::FailedPreconditionError("the communicator was closed");
   for (ncclComm* const comm : comms) {
@@ -463,7 +464,7 @@ absl::Status NcclCommunicator::Close(absl::Duration at_most) {
 }
 
 std::string NcclCommunicator::Describe() const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::string text;
   for (const NcclGroup& group : groups_) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", "group of ranks ",

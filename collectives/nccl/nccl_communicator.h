@@ -33,17 +33,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
@@ -127,17 +127,18 @@ class NcclCommunicator {
 
  private:
   explicit NcclCommunicator(Options options);
-  absl::Status Await(ncclComm* comm, absl::string_view what, absl::Time deadline)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Await(ncclComm* comm, absl::string_view what, absl::Duration at_most);
   absl::StatusOr<GroupId> Form(NcclGroup group, ncclComm* parent, absl::Status begun);
-  ncclComm* CommOf(GroupId group) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void AbortAll(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckGroup(GroupId group) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ncclComm* CommOf(GroupId group) const;
+  // With mutex_ held.
+  void AbortAll(absl::Status status);
+  absl::Status CheckGroup(GroupId group) const;
 
   const Options options_;
-  mutable absl::Mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  std::vector<NcclGroup> groups_ ABSL_GUARDED_BY(mutex_);  // by id
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable aborted_;
+  absl::Status failure_;
+  std::vector<NcclGroup> groups_;  // by id
 };
 
 }  // namespace strata::collectives

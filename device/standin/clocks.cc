@@ -11,22 +11,21 @@ void Merge(StreamClock& into, const StreamClock& from) {
 }
 
 OperationId Operations::Add(std::string name, int stream, StreamClock clock, int device) {
+  settled_.try_emplace(device, first_);
   operations_.push_back({std::move(name), stream, std::move(clock), device});
   return first_ + static_cast<OperationId>(operations_.size()) - 1;
 }
 
 void Operations::Settle(int device) {
   settled_[device] = first_ + static_cast<OperationId>(operations_.size());
-  while (!operations_.empty() && IsSettled(first_, operations_.front().device)) {
-    operations_.pop_front();
-    ++first_;
-  }
+  OperationId all = settled_[device];
+  for (const auto& [other, settled] : settled_) all = std::min(all, settled);
+  for (; first_ < all; ++first_) operations_.pop_front();
 }
 
 bool Operations::Ordered(OperationId before, OperationId now) const {
   if (before < first_) return true;
   const Operation& earlier = operations_[before - first_];
-  if (IsSettled(before, earlier.device)) return true;
   const Operation& later = operations_[now - first_];
   const size_t stream = earlier.stream;
   return stream < later.clock.size() && later.clock[stream] >= earlier.clock[stream];

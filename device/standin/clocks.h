@@ -35,7 +35,8 @@ class Operations {
  public:
   // The operation at `clock[stream]` of its stream, about to run on a device.
   OperationId Add(std::string name, int stream, StreamClock clock, int device = 0);
-  // All operations of a device so far are ordered before all that follow.
+  // All operations of a device so far are ordered before all of it that follow. What is so for each
+  // device, is forgotten, and before all that follow.
   void Settle(int device = 0);
   bool Ordered(OperationId before, OperationId now) const;
   const std::string& NameOf(OperationId id) const;
@@ -48,13 +49,9 @@ class Operations {
     StreamClock clock;
     int device;
   };
-  bool IsSettled(OperationId id, int device) const {
-    const auto found = settled_.find(device);
-    return found != settled_.end() && id < found->second;
-  }
-  OperationId first_ = kLoaded + 1;  // the id of operations_[0]; those below are settled
+  OperationId first_ = kLoaded + 1;  // the id of operations_[0]; those below are forgotten
   std::deque<Operation> operations_;
-  std::map<int, OperationId> settled_;  // by device: all of its operations below
+  std::map<int, OperationId> settled_;  // by device: up to which operation
 };
 
 // An access: who, when, where in the source.
