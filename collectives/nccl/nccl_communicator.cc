@@ -235,7 +235,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Optio
 
 NcclCommunicator::~NcclCommunicator() {
   Abort(absl::CancelledError("the communicator was destroyed without Close"));
-  for (NcclGroup& group : groups_) cudaFree(group.barrier);
+  for (const auto& group : groups_) cudaFree(group->barrier);
 }
 
 // Until what a communicator does has ended. Lets others in between polls, so that Abort ends it.
@@ -256,40 +256,42 @@ absl::Status NcclCommunicator::Await(ncclComm* comm, absl::string_view what,
   }
 }
 
-// What has begun becomes a group, or is aborted.
-absl::StatusOr<GroupId> NcclCommunicator::Form(NcclGroup group, ncclComm* parent,
+// What has begun becomes a group, or is aborted. NCCL tells the communicator that a split makes
+// only when the parent is no longer in progress.
+absl::StatusOr<GroupId> NcclCommunicator::Form(std::unique_ptr<NcclGroup> group, ncclComm* parent,
                                                absl::Status status) {
   const std::string what =
-      absl::StrCat("forming a group of ranks ", absl::StrJoin(group.ranks, " "));
+      absl::StrCat("forming a group of ranks ", absl::StrJoin(group->ranks, " "));
   if (status.ok() && parent != nullptr) status = Await(parent, what, options_.timeout);
-  if (status.ok()) status = Await(group.comm, what, options_.timeout);
-  if (status.ok()) status = MakeBarrier(group.barrier);
+  if (status.ok()) status = Await(group->comm, what, options_.timeout);
+  if (status.ok()) status = MakeBarrier(group->barrier);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (status.ok()) status = failure_;
   if (status.ok()) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    status = failure_;
-    if (status.ok()) {
-      groups_.push_back(std::move(group));
-      return GroupId{static_cast<int32_t>(groups_.size()) - 1};
-    }
+    groups_.push_back(std::move(group));
+    return GroupId{static_cast<int32_t>(groups_.size()) - 1};
   }
-  if (group.comm != nullptr) ncclCommAbort(group.comm);
-  cudaFree(group.barrier);
+  if (parent != nullptr) AbortAll(status);  // and with the parent what it was split into
+  if (group->comm != nullptr) ncclCommAbort(group->comm);
+  cudaFree(group->barrier);
+  failed_.push_back(std::move(group));
   return status;
 }
 
 absl::StatusOr<GroupId> NcclCommunicator::CreateGroup(absl::Span<const int> world_ranks) {
   RETURN_IF_ERROR(CheckRanks(world_ranks, rank(), size()));
   RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device), "cudaSetDevice"));
-  NcclGroup group{.ranks = {world_ranks.begin(), world_ranks.end()}};
-  const auto own = std::find(group.ranks.begin(), group.ranks.end(), rank());
-  group.index = static_cast<int>(own - group.ranks.begin());
+  auto group = std::make_unique<NcclGroup>();
+  group->ranks.assign(world_ranks.begin(), world_ranks.end());
+  const auto own = std::find(world_ranks.begin(), world_ranks.end(), rank());
+  group->index = static_cast<int>(own - world_ranks.begin());
   ncclUniqueId id{};
   std::string bytes;
-  if (group.index == 0) {
+  if (group->index == 0) {
     RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), nullptr, "making a group's id"));
     bytes.assign(id.internal, sizeof id.internal);
   }
-  if (group.ranks.size() > 1) {
+  if (world_ranks.size() > 1) {
     ASSIGN_OR_RETURN(bytes, options_.share(world_ranks, std::move(bytes)));
   }
   if (bytes.size() != sizeof id.internal) {
@@ -299,25 +301,25 @@ absl::StatusOr<GroupId> NcclCommunicator::CreateGroup(absl::Span<const int> worl
   std::memcpy(id.internal, bytes.data(), bytes.size());
   ncclConfig_t config = NonBlocking();
   const ncclResult_t begun = ncclCommInitRankConfig(
-      &group.comm, static_cast<int>(group.ranks.size()), id, group.index, &config);
+      &group->comm, static_cast<int>(world_ranks.size()), id, group->index, &config);
   return Form(std::move(group), nullptr, NcclStatus(begun, nullptr, "joining a group"));
 }
 
 absl::StatusOr<GroupId> NcclCommunicator::Duplicate(GroupId id) {
   RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device), "cudaSetDevice"));
-  NcclGroup group;
+  auto group = std::make_unique<NcclGroup>();
   ncclComm* parent = nullptr;
   absl::Status begun;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     RETURN_IF_ERROR(failure_);
     RETURN_IF_ERROR(CheckGroup(id));
-    const NcclGroup& from = groups_[id.value];
-    group.ranks = from.ranks;
-    group.index = from.index;
+    const NcclGroup& from = *groups_[id.value];
+    group->ranks = from.ranks;
+    group->index = from.index;
     parent = from.comm;
     ncclConfig_t config = NonBlocking();
-    begun = NcclStatus(ncclCommSplit(parent, 0, group.index, &group.comm, &config), parent,
+    begun = NcclStatus(ncclCommSplit(parent, 0, group->index, &group->comm, &config), parent,
                        "duplicating a group");
   }
   return Form(std::move(group), parent, begun);
@@ -330,12 +332,12 @@ absl::Status NcclCommunicator::CheckGroup(GroupId group) const {
 
 int NcclCommunicator::GroupSize(GroupId group) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return static_cast<int>(groups_[group.value].ranks.size());
+  return static_cast<int>(groups_[group.value]->ranks.size());
 }
 
 int NcclCommunicator::GroupIndex(GroupId group) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return groups_[group.value].index;
+  return groups_[group.value]->index;
 }
 
 absl::Status NcclCommunicator::Register(GroupId group, void* buffer, int64_t bytes) {
@@ -343,7 +345,7 @@ absl::Status NcclCommunicator::Register(GroupId group, void* buffer, int64_t byt
   RETURN_IF_ERROR(failure_);
   RETURN_IF_ERROR(CheckGroup(group));
   void* handle = nullptr;  // ends with the communicator
-  ncclComm* const comm = groups_[group.value].comm;
+  ncclComm* const comm = groups_[group.value]->comm;
   return NcclStatus(ncclCommRegister(comm, buffer, bytes, &handle), comm, "registering memory");
 }
 
@@ -355,14 +357,14 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
     RETURN_IF_ERROR(failure_);
     for (const Operation& op : operations) {
       RETURN_IF_ERROR(CheckGroup(op.group));
-      const NcclGroup& group = groups_[op.group.value];
+      const NcclGroup& group = *groups_[op.group.value];
       RETURN_IF_ERROR(CheckOperation(op, static_cast<int>(group.ranks.size()), group.index));
     }
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device), "cudaSetDevice"));
     ncclComm* last = nullptr;
     result = ncclGroupStart();
     for (const Operation& op : operations) {
-      NcclGroup& group = groups_[op.group.value];
+      NcclGroup& group = *groups_[op.group.value];
       last = group.comm;
       if (!IsError(result)) result = Enqueue(group, op, stream);
       ++group.issued;
@@ -387,17 +389,17 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
 
 ncclComm* NcclCommunicator::CommOf(GroupId group) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return groups_[group.value].comm;
+  return groups_[group.value]->comm;
 }
 
 absl::Status NcclCommunicator::Check() {
   const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(failure_);
-  for (const NcclGroup& group : groups_) {
-    const ncclResult_t state = StateOf(group.comm);
+  for (const auto& group : groups_) {
+    const ncclResult_t state = StateOf(group->comm);
     if (!IsError(state)) continue;
-    AbortAll(NcclStatus(state, group.comm,
-                        absl::StrCat("the group of ranks ", absl::StrJoin(group.ranks, " "))));
+    AbortAll(NcclStatus(state, group->comm,
+                        absl::StrCat("the group of ranks ", absl::StrJoin(group->ranks, " "))));
     return failure_;
   }
   return absl::OkStatus();
@@ -427,7 +429,7 @@ absl::Status NcclCommunicator::Wait(cudaStream_t stream, absl::Duration at_most)
 void NcclCommunicator::AbortAll(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
-  for (const NcclGroup& group : groups_) ncclCommAbort(group.comm);
+  for (const auto& group : groups_) ncclCommAbort(group->comm);
   aborted_.notify_all();
 }
 
@@ -442,9 +444,9 @@ absl::Status NcclCommunicator::Close(absl::Duration at_most) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     RETURN_IF_ERROR(failure_);
-    for (const NcclGroup& group : groups_) {
-      comms.push_back(group.comm);
-      status.Update(NcclStatus(ncclCommFinalize(group.comm), group.comm, "closing a group"));
+    for (const auto& group : groups_) {
+      comms.push_back(group->comm);
+      status.Update(NcclStatus(ncclCommFinalize(group->comm), group->comm, "closing a group"));
     }
   }
   for (ncclComm* const comm : comms) {
@@ -466,12 +468,12 @@ absl::Status NcclCommunicator::Close(absl::Duration at_most) {
 std::string NcclCommunicator::Describe() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string text;
-  for (const NcclGroup& group : groups_) {
+  for (const auto& group : groups_) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", "group of ranks ",
-                    absl::StrJoin(group.ranks, " "), ": ", group.issued, " operations issued");
-    if (group.issued == 0) continue;
-    const int64_t bytes = group.last.count * ElementBytes(group.last.type);
-    absl::StrAppend(&text, ", the last ", OpName(group.last.kind), " of ", bytes, " bytes");
+                    absl::StrJoin(group->ranks, " "), ": ", group->issued, " operations issued");
+    if (group->issued == 0) continue;
+    const int64_t bytes = group->last.count * ElementBytes(group->last.type);
+    absl::StrAppend(&text, ", the last ", OpName(group->last.kind), " of ", bytes, " bytes");
   }
   return text;
 }

@@ -89,7 +89,7 @@ class NcclCommunicator {
   // CUDA or of NCCL.
   absl::StatusOr<GroupId> CreateGroup(absl::Span<const int> world_ranks);
   // Another group of the same members, for another purpose; needs no `share`. All members call it,
-  // while no operation of the group is outstanding.
+  // while no operation of the group is outstanding. Errors abort all groups.
   absl::StatusOr<GroupId> Duplicate(GroupId group);
   int GroupSize(GroupId group) const;
   int GroupIndex(GroupId group) const;  // this rank's
@@ -128,7 +128,8 @@ class NcclCommunicator {
  private:
   explicit NcclCommunicator(Options options);
   absl::Status Await(ncclComm* comm, absl::string_view what, absl::Duration at_most);
-  absl::StatusOr<GroupId> Form(NcclGroup group, ncclComm* parent, absl::Status begun);
+  absl::StatusOr<GroupId> Form(std::unique_ptr<NcclGroup> group, ncclComm* parent,
+                               absl::Status begun);
   ncclComm* CommOf(GroupId group) const;
   // With mutex_ held.
   void AbortAll(absl::Status status);
@@ -138,7 +139,8 @@ class NcclCommunicator {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable aborted_;
   absl::Status failure_;
-  std::vector<NcclGroup> groups_;  // by id
+  std::vector<std::unique_ptr<NcclGroup>> groups_;  // by id
+  std::vector<std::unique_ptr<NcclGroup>> failed_;  // to form; NCCL may still know where they lie
 };
 
 }  // namespace strata::collectives

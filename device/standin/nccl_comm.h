@@ -34,6 +34,7 @@ struct Clique {
   struct Split {
     int color = 0, key = 0;
     ncclComm* child = nullptr;
+    ncclComm_t* made = nullptr;  // where the caller wants it; null: it is gone
   };
   int number = 0;
   std::vector<ncclComm*> members;                             // by rank; null: not come

@@ -178,13 +178,12 @@ ncclResult_t NcclWorld::Split(ncclComm& parent, int color, int key, bool blockin
                   parent.Name() + " is split while operations of it are outstanding");
   }
   ncclComm* const child = color == NCCL_SPLIT_NOCOLOR ? nullptr : MakeComm(blocking);
-  *made = child;
   Clique& clique = *parent.clique;
   parent.is_splitting = true;
   const uint64_t sequence = parent.splits++;
   auto& splits = clique.splits[sequence];
   splits.resize(clique.size());
-  splits[parent.rank] = Clique::Split{color, key, child};
+  splits[parent.rank] = Clique::Split{color, key, child, made};
   if (std::all_of(splits.begin(), splits.end(), [](const auto& s) { return s.has_value(); })) {
     FormSplits(clique, splits);
     clique.splits.erase(sequence);
@@ -201,6 +200,7 @@ void NcclWorld::FormSplits(Clique& parent, std::vector<std::optional<Clique::Spl
   for (int rank = 0; rank < parent.size(); ++rank) {
     parent.members[rank]->is_splitting = false;
     const Clique::Split& split = *splits[rank];
+    if (split.made != nullptr) *split.made = split.child;
     if (split.child != nullptr) colors[split.color].emplace_back(split.key, rank, split.child);
   }
   for (auto& [color, members] : colors) {
@@ -439,6 +439,9 @@ void NcclWorld::Leave(ncclComm& comm) {
   if (comm.clique == nullptr) return;
   Clique& clique = *comm.clique;
   clique.is_gone[comm.rank] = true;
+  for (auto& [sequence, splits] : clique.splits) {
+    if (splits[comm.rank].has_value()) splits[comm.rank]->made = nullptr;
+  }
   for (auto& [sequence, exchange] : clique.collectives) {
     exchange->meeting.members[comm.rank].is_gone = true;
   }

@@ -26,7 +26,7 @@ class NcclWorld : public Extension {
 
   ncclUniqueId MakeId();
   // Handles of the calling thread's device. Blocking ones have formed when it returns, others are
-  // in progress.
+  // in progress; of a split's, the handle is there when the parent is not in progress any more.
   ncclResult_t Join(ncclComm_t* made, int size, const ncclUniqueId& id, int rank, bool blocking);
   ncclResult_t Split(ncclComm& parent, int color, int key, bool blocking, ncclComm_t* made);
   ncclResult_t Finalize(ncclComm& comm);

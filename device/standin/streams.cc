@@ -1,6 +1,7 @@
 #include "device/standin/streams.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace strata::standin {
@@ -12,6 +13,12 @@ bool IsEnded(const Part& part) {
 
 bool AreEnded(const std::vector<Part>& parts) {
   return std::all_of(parts.begin(), parts.end(), IsEnded);
+}
+
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> threads = 0;
+  thread_local const uint64_t number = ++threads;
+  return number;
 }
 
 }  // namespace
@@ -36,13 +43,19 @@ Stream* Streams::Default() {
   return stream;
 }
 
+StreamClock Streams::HostClock() {
+  StreamClock clock = devices_[CurrentDevice()];
+  Merge(clock, threads_[ThreadNumber()]);
+  return clock;
+}
+
 Mark Streams::Put(Stream& stream, std::string name, Made made) {
   if (made.after.stream != stream.id) Wait(stream, made.after, false);
   Stream::Work work;
   work.name = made.name.empty() ? std::move(name) : std::move(made.name);
   work.run = std::move(made.run);
   work.parts = std::move(made.parts);
-  work.host = hosts_[CurrentDevice()];
+  work.host = HostClock();
   work.issued = ++issued_;
   ++stream.issued;
   for (const Part& part : work.parts) {
@@ -68,7 +81,7 @@ void Streams::Wait(Stream& stream, const Mark& mark, bool learns) {
 }
 
 Mark Streams::End(Stream& stream) {
-  Mark mark{stream.id, stream.issued, std::make_shared<StreamClock>(hosts_[CurrentDevice()])};
+  Mark mark{stream.id, stream.issued, std::make_shared<StreamClock>(HostClock())};
   if (stream.queue.empty()) {
     Merge(*mark.clock, stream.clock);
   } else {
@@ -255,7 +268,8 @@ void Streams::RunUntil(const Mark& mark) {
       fail_all();
     }
   }
-  Merge(hosts_[CurrentDevice()], *mark.clock);
+  Merge(devices_[CurrentDevice()], *mark.clock);
+  Merge(threads_[ThreadNumber()], *mark.clock);
 }
 
 void Streams::RunAll() {

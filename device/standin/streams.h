@@ -2,8 +2,8 @@
 // chosen by Options::stream_order. Every operation carries a vector clock of what is ordered before
 // it, so that the checker knows whether two operations are ordered, whatever order they ran in.
 //
-// Streams belong to devices, whose host threads are strangers to each other: a thread orders what
-// it issues to its current device behind what it, or another thread of that device, waited for.
+// A host thread orders what it issues behind what it, or another thread with the same current
+// device, waited for; threads of different devices are strangers to each other.
 // What several streams do together, a collective, is a Meeting.
 #ifndef STRATA_DEVICE_STANDIN_STREAMS_H_
 #define STRATA_DEVICE_STANDIN_STREAMS_H_
@@ -148,7 +148,10 @@ class Streams {
   std::vector<std::unique_ptr<Stream>> streams_;  // by id
   std::map<int, Stream*> defaults_;               // by device
   std::set<const Stream*> live_;
-  std::map<int, StreamClock> hosts_;  // by device: what its host threads have waited for
+  StreamClock HostClock();
+  // What host threads have waited for, by their device then, and by thread.
+  std::map<int, StreamClock> devices_;
+  std::map<uint64_t, StreamClock> threads_;
   uint64_t issued_ = 0;
 };
 

@@ -152,7 +152,22 @@ TEST_F(DevicesTest, AWaitOfOneDevicesThread_OrdersNothingForAnothers) {
   EXPECT_THAT(TakeFindings(), ElementsAre(Field(&Finding::kind, FindingKind::kRace)));
 }
 
-// As an event does, also between devices.
+// A thread may have several devices in turn; and an event orders streams of any.
+TEST_F(DevicesTest, AWaitOrdersWhatTheThreadGivesAnotherDevice) {
+  const cudaStream_t stream = MakeStream();
+  void* shared = nullptr;
+  STRATA_EXPECT_CUDA(cudaMallocHost(&shared, 512));
+  DeviceArray<float> x(std::vector<float>(128, 1), stream);
+  STRATA_EXPECT_CUDA(cudaMemcpyAsync(shared, x.data(), 512, cudaMemcpyDeviceToHost, stream));
+  STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream));
+  STRATA_EXPECT_CUDA(cudaSetDevice(1));
+  const cudaStream_t theirs = MakeStream();
+  DeviceArray<float> y(128, theirs);
+  STRATA_EXPECT_CUDA(cudaMemcpyAsync(y.data(), shared, 512, cudaMemcpyHostToDevice, theirs));
+  EXPECT_THAT(y.ToHost(), Each(1));
+  EXPECT_THAT(TakeFindings(), IsEmpty());
+}
+
 TEST_F(DevicesTest, AnEventOrdersStreamsOfTwoDevices) {
   const cudaStream_t stream = MakeStream();
   cudaEvent_t event = nullptr;
