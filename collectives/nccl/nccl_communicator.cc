@@ -160,22 +160,25 @@ ncclResult_t Enqueue(const NcclGroup& group, const Operation& op, cudaStream_t s
   return ncclInvalidArgument;
 }
 
-// The time that is left, and pauses between polls: brief at first, as most things take
-// microseconds.
+// The time that is left, and pauses between polls: none at first, as most things take
+// microseconds, of which a sleep takes many.
 class Deadline {
  public:
-  explicit Deadline(absl::Duration at_most) : end_(Now() + absl::ToDoubleSeconds(at_most)) {}
+  explicit Deadline(absl::Duration at_most)
+      : begin_(Now()), end_(begin_ + absl::ToDoubleSeconds(at_most)) {}
   bool HasPassed() const { return Now() >= end_; }
   std::chrono::microseconds Pause() {
+    if (Now() < begin_ + kSpinSeconds) return std::chrono::microseconds(0);
     const std::chrono::microseconds pause = pause_;
     pause_ = std::min(pause_ * 2, std::chrono::microseconds(1000));
     return pause;
   }
 
  private:
+  static constexpr double kSpinSeconds = 100e-6;
   static double Now() { return common::MonotonicClock().Now(); }
-  double end_;
-  std::chrono::microseconds pause_{5};
+  double begin_, end_;
+  std::chrono::microseconds pause_{20};
 };
 
 // A byte of zeros.

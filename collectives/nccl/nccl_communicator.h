@@ -105,7 +105,8 @@ class NcclCommunicator {
     return IssueTogether({&operation, 1}, stream);
   }
   // Puts several there as one, which needs all of them to end: sends and receives that wait for
-  // each other, or small operations. They may not depend on one another.
+  // each other, or small operations, as NCCL gives each non-blocking launch a thread of its own,
+  // which takes the host longer than a kernel's launch. They may not depend on one another.
   absl::Status IssueTogether(absl::Span<const Operation> operations, cudaStream_t stream);
 
   // Asks NCCL for asynchronous errors; one found aborts all groups (Internal; Unavailable: of
