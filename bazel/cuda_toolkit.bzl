@@ -1,4 +1,4 @@
-"""@cuda: the CUDA toolkit that ./dev setup --cuda installed, or the one in /usr/local/cuda.
+"""@cuda: the CUDA toolkit that ./dev setup --cuda installed, or the one in /usr/local/cuda, and NCCL.
 
 Without one the repository exists all the same, empty: targets that need CUDA are skipped unless --config=cuda asks
 for them (//bazel:cuda.bzl), and then nvcc's absence is an error with its remedy.
@@ -21,6 +21,27 @@ cc_library(
     linkopts = ["-ldl", "-lrt", "-lpthread"],
     deps = [":headers"],
 )
+
+# Of cuBLAS, the part that Strata calls: half a gigabyte, shared and found where the toolkit is.
+cc_library(
+    name = "cublaslt",
+    srcs = glob(["lib/libcublasLt.so.*"], allow_empty = True),
+    deps = [":headers"],
+)
+
+cc_library(
+    name = "nccl_headers",
+    hdrs = glob(["nccl/include/nccl.h"], allow_empty = True),
+    includes = ["nccl/include"],
+    deps = [":headers"],
+)
+
+# The real library.
+cc_library(
+    name = "nccl",
+    srcs = glob(["nccl/lib/libnccl.so.2"], allow_empty = True),
+    deps = [":nccl_headers"],
+)
 """
 
 def _candidates(repository):
@@ -29,6 +50,17 @@ def _candidates(repository):
         return [environment["STRATA_CUDA"]]
     cache = environment.get("XDG_CACHE_HOME") or environment.get("HOME", "") + "/.cache"
     return ["/usr/local/cuda", cache + "/strata/cuda/nvidia/cu13"]
+
+# NCCL's header and library: within the toolkit, of the wheels, or the distribution's.
+def _link_nccl(repository, root):
+    wheels = [path[:-len("cu13")] + "nccl" for path in _candidates(repository) if path.endswith("/cu13")]
+    folders = [(path + "/include", path + "/lib") for path in [root] + wheels]
+    for include, lib in folders + [("/usr/include", "/usr/lib/%s-linux-gnu" % cpu) for cpu in ["x86_64", "aarch64"]]:
+        if repository.path(include + "/nccl.h").exists and repository.path(lib).exists:
+            repository.symlink(include + "/nccl.h", "nccl/include/nccl.h")
+            if repository.path(lib + "/libnccl.so.2").exists:
+                repository.symlink(lib + "/libnccl.so.2", "nccl/lib/libnccl.so.2")
+            return
 
 def _cuda_toolkit_impl(repository):
     root, version = "", ""
@@ -41,6 +73,7 @@ def _cuda_toolkit_impl(repository):
         repository.symlink(root + "/include", "include")
         lib = root + "/lib64" if repository.path(root + "/lib64").exists else root + "/lib"
         repository.symlink(lib, "lib")
+        _link_nccl(repository, root)
     repository.file("BUILD.bazel", _BUILD)
     repository.file("toolkit.bzl", 'ROOT = "%s"\nVERSION = "%s"\n' % (root, version))
 

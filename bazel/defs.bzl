@@ -208,14 +208,24 @@ def strata_cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], 
         **kwargs
     )
 
-def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, **kwargs):
+# CUDA's libraries besides the runtime: their stand-ins, and the real ones.
+_CUDA_LIBRARIES = {
+    "cublaslt": {"standin": "//device/standin/cublaslt", "gpu": "@cuda//:cublaslt"},
+    "nccl": {"standin": "//device/standin:nccl", "gpu": "@cuda//:nccl"},
+}
+
+def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, needs_gpu = True, libraries = [], **kwargs):
     """One GoogleTest source, two programs: NAME_standin with the stand-in runtime, NAME_gpu with the real one.
 
+    libraries: others of CUDA's that it calls, by their names in _CUDA_LIBRARIES.
+
     NAME_gpu is manual; without a GPU its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
-    gpu = False: there is no such twin, as the test is about the stand-in.
+    gpu = False: there is no such twin, as the test is about the stand-in. needs_gpu = False: the real libraries answer
+    without one, and NAME_gpu is a test as others are.
     """
     gtest = ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"]
-    for runtime, more_tags in [("standin", ["cuda"])] + ([("gpu", ["cuda", "gpu", "manual"])] if gpu else []):
+    real = [("gpu", ["cuda", "gpu", "manual"] if needs_gpu else ["cuda"])]
+    for runtime, more_tags in [("standin", ["cuda"])] + (real if gpu else []):
         native.cc_test(
             name = name + "_" + runtime,
             size = size,
@@ -224,6 +234,7 @@ def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = Tru
             tags = tags + more_tags,
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours
-            deps = deps + ["//device/standin/testing:cuda_test_" + runtime] + gtest,
+            deps = deps + [_CUDA_LIBRARIES[library][runtime] for library in libraries] +
+                   ["//device/standin/testing:cuda_test_" + runtime] + gtest,
             **kwargs
         )

@@ -51,6 +51,7 @@ bool IsRecording(const Runtime& runtime, const Event& event) {
 }
 
 cudaError_t Record(Runtime& runtime, Event& event, Stream& stream) {
+  if (runtime.extension != nullptr) runtime.extension->OnMark(stream, "an event is recorded");
   event.number = ++runtime.events_recorded;
   event.capture = stream.capture;
   event.mark = runtime.streams().End(stream);
@@ -123,6 +124,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return OnStream("cudaStreamSynchronize", "a wait", handle, true,
                   [&](Runtime& runtime, Stream& stream) {
+                    if (runtime.extension != nullptr) {
+                      runtime.extension->OnMark(stream, "the host waits");
+                    }
                     runtime.streams().RunUntil(runtime.streams().End(stream));
                     return runtime.faults().sticky();
                   });

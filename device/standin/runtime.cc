@@ -1,6 +1,7 @@
 #include "device/standin/runtime.h"
 
-#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,11 @@ std::unique_ptr<Runtime>& Instance() {
   return *instance;
 }
 
+std::condition_variable_any& Changed() {
+  static auto* const changed = new std::condition_variable_any;
+  return *changed;
+}
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 }  // namespace
@@ -24,9 +30,9 @@ void Faults::FailCall(std::string name, int64_t count, cudaError_t error) {
   calls_[std::move(name)] = {count, error};
 }
 
-bool Faults::CountOperation() {
-  if (operation_.left > 0 && --operation_.left == 0) Stick(operation_.error);
-  return sticky_ == cudaSuccess;
+bool Faults::CountOperation(int device) {
+  if (operation_.left > 0 && --operation_.left == 0) Stick(device, operation_.error);
+  return sticky(device) == cudaSuccess;
 }
 
 cudaError_t Faults::CountCall(const char* name) {
@@ -36,7 +42,27 @@ cudaError_t Faults::CountCall(const char* name) {
 }
 
 Runtime::Runtime(const Options& options) : machine_(options), streams_(machine_) {
-  streams_.may_run = [this] { return faults_.CountOperation(); };
+  streams_.may_run = [this](int device) { return faults_.CountOperation(device); };
+  streams_.has_failed = [this](int device) { return faults_.sticky(device) != cudaSuccess; };
+  streams_.fail_all = [this] {
+    for (int device = 0; device < machine_.options.device_count; ++device) {
+      faults_.Stick(device, cudaErrorLaunchTimeout);
+    }
+    NoteChange();
+  };
+  streams_.let_others_act = [this] { return LetOthersAct(machine_.options.patience_seconds); };
+  streams_.changed = [this] { NoteChange(); };
+}
+
+bool Runtime::LetOthersAct(double seconds) {
+  const uint64_t before = changes_;
+  return Changed().wait_for(Mutex(), std::chrono::duration<double>(seconds),
+                            [&] { return changes_ != before; });
+}
+
+void Runtime::NoteChange() {
+  ++changes_;
+  Changed().notify_all();
 }
 
 Runtime& Runtime::Get() {
@@ -49,6 +75,7 @@ void Runtime::Reset(const Options& options) {
   Instance() = nullptr;  // first: its memory is large
   Instance() = std::make_unique<Runtime>(options);
   last_error = cudaSuccess;
+  CurrentDevice() = 0;
 }
 
 std::recursive_mutex& Runtime::Mutex() {
@@ -57,7 +84,7 @@ std::recursive_mutex& Runtime::Mutex() {
 }
 
 Runtime::Module* Runtime::Load(size_t index) {
-  auto& module = modules_[index];
+  auto& module = modules_[{CurrentDevice(), index}];
   if (module != nullptr) return module.get();
   module = std::make_unique<Module>();
   const std::string_view text = TheRegistry().modules[index];
@@ -74,7 +101,7 @@ Runtime::Module* Runtime::Load(size_t index) {
   Stamp loaded;
   loaded.operation = kLoaded;
   for (const PtxVariable& variable : module->ptx.global) {
-    Region* const region = machine_.memory.Allocate(variable.bytes);
+    Region* const region = machine_.memory.Allocate(variable.bytes, CurrentDevice());
     if (region == nullptr) continue;
     region->name = PlainVariableName(variable.name);
     std::memset(region->data, 0, variable.bytes);
@@ -89,7 +116,7 @@ Runtime::Module* Runtime::Load(size_t index) {
 }
 
 Kernel* Runtime::FindKernel(const void* host) {
-  auto& kernel = kernels_[host];
+  auto& kernel = kernels_[{CurrentDevice(), host}];
   if (kernel != nullptr) return kernel.get();
   const auto registered = TheRegistry().kernels.find(host);
   if (registered == TheRegistry().kernels.end()) return nullptr;
@@ -122,7 +149,7 @@ Stream* Runtime::Find(cudaStream_t handle, const char* what) {
 }
 
 void Runtime::Enqueue(Stream& stream, std::string name, Action run) {
-  EnqueueMade(stream, std::move(name), [run = std::move(run)] { return run; });
+  EnqueueMade(stream, std::move(name), [run = std::move(run)] { return Made{.run = run}; });
 }
 
 void Runtime::EnqueueMade(Stream& stream, std::string name, ActionMaker make) {
