@@ -25,13 +25,13 @@ class SourceWatch {
       : runtime_(runtime), from_(from), bytes_(bytes) {
     const Region* const region = Find();
     if (region == nullptr) return;
-    changes_ = region->changes + runtime.host_functions_run;
+    changes_ = region->changes + HostTurns();
     hash_ = Hash();
   }
   void Judge(OperationId id) const {
     const Region* const region = Find();
-    if (hash_ == 0 || region == nullptr ||
-        region->changes + runtime_.host_functions_run != changes_ || Hash() == hash_) {
+    if (hash_ == 0 || region == nullptr || region->changes + HostTurns() != changes_ ||
+        Hash() == hash_) {
       return;
     }
     runtime_.machine().checker.Report(FindingKind::kHostWrite, AccessorOf(id).stamp,
@@ -41,6 +41,10 @@ class SourceWatch {
   }
 
  private:
+  // What the stream may have waited for, so that the host's change came first.
+  uint64_t HostTurns() const {
+    return runtime_.host_functions_run + runtime_.streams().values_seen();
+  }
   // The pinned memory that is read as one piece; null: other memory.
   const Region* Find() const {
     const Region* const region = runtime_.machine().memory.Find(AddressOf(from_));
@@ -262,7 +266,10 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
   return Call("cudaHostRegister", InCapture::kForbidden, [&](Runtime& runtime) {
     if (pointer == nullptr || bytes == 0) return cudaErrorInvalidValue;
     auto& memory = runtime.machine().memory;
-    if (memory.Find(AddressOf(pointer)) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
+    const Region* const region = memory.Find(AddressOf(pointer));
+    if (region != nullptr && region->Holds(AddressOf(pointer), 1)) {
+      return cudaErrorHostMemoryAlreadyRegistered;
+    }
     memory.Register(pointer, bytes);
     return cudaSuccess;
   });

@@ -158,14 +158,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {
   return OnStream("cudaLaunchHostFunc", "a host function", handle, false,
                   [&](Runtime& runtime, Stream& stream) {
-                    runtime.Enqueue(stream, "a host function",
-                                    [&runtime, function, argument](strata::standin::OperationId) {
-                                      bool& inside = strata::standin::internal::InHostFunction();
-                                      inside = true;
-                                      ++runtime.host_functions_run;
-                                      function(argument);
-                                      inside = false;
-                                    });
+                    const auto run = [&runtime, function, argument](strata::standin::OperationId) {
+                      bool& inside = strata::standin::internal::InHostFunction();
+                      inside = true;
+                      ++runtime.host_functions_run;
+                      function(argument);
+                      inside = false;
+                    };
+                    runtime.EnqueueMade(stream, "a host function", [run] {
+                      return strata::standin::Made{.run = run, .is_for_host = true};
+                    });
                     return cudaSuccess;
                   });
 }

@@ -106,7 +106,8 @@ bool DeviceMemory::Free(uint64_t begin, bool device) {
 
 Region* DeviceMemory::Find(uint64_t address) {
   Region*& recent = recent_[address / kPage % recent_.size()];
-  if (recent != nullptr && recent->Holds(address, 0)) return recent;
+  // Not the one that ends there: another may begin.
+  if (recent != nullptr && recent->Holds(address, 1)) return recent;
   auto after = regions_.upper_bound(address);
   if (after == regions_.begin()) return nullptr;
   Region* const region = std::prev(after)->second.get();

@@ -51,13 +51,22 @@ Runtime::Runtime(const Options& options) : machine_(options), streams_(machine_)
     NoteChange();
   };
   streams_.let_others_act = [this] { return LetOthersAct(machine_.options.patience_seconds); };
+  streams_.let_others_act_shortly = [this] { LetOthersAct(50e-6); };
   streams_.changed = [this] { NoteChange(); };
 }
 
 bool Runtime::LetOthersAct(double seconds) {
+  using Seconds = std::chrono::duration<double>;
   const uint64_t before = changes_;
-  return Changed().wait_for(Mutex(), std::chrono::duration<double>(seconds),
-                            [&] { return changes_ != before; });
+  const auto has_changed = [&] { return changes_ != before; };
+  if (!streams_.IsValueAwaited()) return Changed().wait_for(Mutex(), Seconds(seconds), has_changed);
+  // Values are written without a word.
+  constexpr double kMoment = 50e-6;
+  for (double waited = 0; waited < seconds; waited += kMoment) {
+    if (Changed().wait_for(Mutex(), Seconds(kMoment), has_changed)) return true;
+    if (streams_.IsValueThere()) return true;
+  }
+  return false;
 }
 
 void Runtime::NoteChange() {

@@ -55,6 +55,7 @@ Mark Streams::Put(Stream& stream, std::string name, Made made) {
   work.name = made.name.empty() ? std::move(name) : std::move(made.name);
   work.run = std::move(made.run);
   work.parts = std::move(made.parts);
+  work.is_for_host = made.is_for_host;
   work.host = HostClock();
   work.issued = ++issued_;
   ++stream.issued;
@@ -78,6 +79,33 @@ void Streams::Wait(Stream& stream, const Mark& mark, bool learns) {
   work.issued = ++issued_;
   ++stream.issued;
   stream.queue.push_back(std::move(work));
+}
+
+void Streams::WaitForValue(Stream& stream, const AwaitedValue& awaited) {
+  Stream::Work work;
+  work.awaited = awaited;
+  work.issued = ++issued_;
+  ++stream.issued;
+  stream.queue.push_back(std::move(work));
+  changed();
+}
+
+const AwaitedValue* Streams::ValueOf(const Stream& stream) const {
+  if (stream.queue.empty() || !IsReached(stream.queue.front().wait)) return nullptr;
+  const AwaitedValue& awaited = stream.queue.front().awaited;
+  return awaited.at == nullptr ? nullptr : &awaited;
+}
+
+bool Streams::IsValueAwaited() const {
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [this](const auto& stream) { return ValueOf(*stream) != nullptr; });
+}
+
+bool Streams::IsValueThere() const {
+  return std::any_of(streams_.begin(), streams_.end(), [this](const auto& stream) {
+    const AwaitedValue* const awaited = ValueOf(*stream);
+    return awaited != nullptr && awaited->IsThere();
+  });
 }
 
 Mark Streams::End(Stream& stream) {
@@ -111,6 +139,7 @@ bool Streams::IsRunnable(const Stream& stream) const {
   if (stream.queue.empty()) return false;
   const Stream::Work& work = stream.queue.front();
   if (!IsReached(work.wait)) return false;
+  if (!work.awaited.IsThere() && !has_failed(stream.device)) return false;
   return AreEnded(work.parts) || has_failed(stream.device) ||
          std::any_of(work.parts.begin(), work.parts.end(),
                      [&](const Part& part) { return !IsEnded(part) && IsReady(*part.meeting); });
@@ -132,12 +161,32 @@ Stream* Streams::FindRunnable(Stream& stream, std::set<Stream*>& seen) {
   return nullptr;
 }
 
+// Where a value is missing, the host's threads may be about to write it, or wait for a host
+// function themselves: those run as late, and one by one.
+Stream* Streams::ChooseLatest(Stream& wanted) {
+  constexpr int kMoments = 20;
+  for (int moment = 0; moment < kMoments; ++moment) {
+    std::set<Stream*> seen;
+    Stream* const next = FindRunnable(wanted, seen);
+    if (next != nullptr || !IsValueAwaited()) return next;
+    let_others_act_shortly();
+  }
+  std::map<uint64_t, Stream*> with_host_functions;  // by the first one's number
+  for (const auto& stream : streams_) {
+    const auto first = std::find_if(stream->queue.begin(), stream->queue.end(),
+                                    [](const Stream::Work& work) { return work.is_for_host; });
+    if (first != stream->queue.end()) with_host_functions[first->issued] = stream.get();
+  }
+  for (const auto& [number, stream] : with_host_functions) {
+    std::set<Stream*> seen;
+    if (Stream* const next = FindRunnable(*stream, seen)) return next;
+  }
+  return nullptr;
+}
+
 // What runs next of all that may, where `wanted` is waited for; null: nothing can.
 Stream* Streams::Choose(Stream& wanted) {
-  if (machine_.options.stream_order == StreamOrder::kLatest) {
-    std::set<Stream*> seen;
-    return FindRunnable(wanted, seen);
-  }
+  if (machine_.options.stream_order == StreamOrder::kLatest) return ChooseLatest(wanted);
   std::vector<Stream*> can;
   for (const auto& stream : streams_) {
     if (IsRunnable(*stream)) can.push_back(stream.get());
@@ -168,6 +217,7 @@ void Streams::Finish(Stream& stream) {
   stream.queue.pop_front();
   if (work.learns && work.wait.stream >= 0) Merge(stream.clock, *work.wait.clock);
   Merge(stream.clock, work.learnt);
+  if (work.awaited.at != nullptr) ++values_seen_;
   ++stream.done;
   for (const auto& mark : work.marks) Merge(*mark, stream.clock);
   changed();
@@ -222,6 +272,11 @@ void Streams::Step(Stream& stream) {
 std::string Streams::DescribeWait(const Stream& stream) const {
   if (stream.queue.empty() || !IsReached(stream.queue.front().wait)) return "";
   const Stream::Work& work = stream.queue.front();
+  if (!work.awaited.IsThere()) {
+    return "a stream waits for the value " + std::to_string(work.awaited.value) + " in " +
+           machine_.memory.Locate(reinterpret_cast<uint64_t>(work.awaited.at)) +
+           ", which the host does not write";
+  }
   std::string text;
   for (const Part& part : work.parts) {
     if (IsEnded(part)) continue;

@@ -39,6 +39,17 @@ struct Mark {
   std::shared_ptr<StreamClock> clock;  // what is before what waited for it; known when reached
 };
 
+// A number in pinned memory that a stream waits for: until (int32_t)(*at - value) >= 0. That orders
+// nothing: who writes it, and after what, is not known.
+struct AwaitedValue {
+  const uint32_t* at = nullptr;  // null: for none
+  uint32_t value = 0;
+  bool IsThere() const {
+    return at == nullptr ||
+           static_cast<int32_t>(__atomic_load_n(at, __ATOMIC_SEQ_CST) - value) >= 0;
+  }
+};
+
 // A stream's part in a meeting.
 struct Part {
   std::shared_ptr<Meeting> meeting;
@@ -49,8 +60,9 @@ struct Part {
 struct Made {
   Action run;
   std::vector<Part> parts;
-  std::string name;  // better than the one given where it was issued
-  Mark after;        // it runs behind this, which says nothing of the memory that it may use
+  bool is_for_host = false;  // a host function: threads may wait for it
+  std::string name;          // better than the one given where it was issued
+  Mark after;  // it runs behind this, which says nothing of the memory that it may use
   std::function<void(const Mark&)> placed;  // told where it is
 };
 // Makes an operation when it is issued: of one in a graph, at each launch.
@@ -78,6 +90,8 @@ struct Stream {
     Action run;  // without it and parts: only waits
     std::vector<Part> parts;
     Mark wait;
+    AwaitedValue awaited;
+    bool is_for_host = false;
     bool learns = true;  // from what it waits for
     StreamClock host;    // what the host had waited for when it was issued
     OperationId id = kNever;
@@ -106,6 +120,7 @@ class Streams {
 
   Mark Put(Stream& stream, std::string name, Made made);
   void Wait(Stream& stream, const Mark& mark, bool learns = true);
+  void WaitForValue(Stream& stream, const AwaitedValue& awaited);
   // The end of all that the stream was handed, and what is before it.
   Mark End(Stream& stream);
   // Parts end without their meeting.
@@ -121,6 +136,11 @@ class Streams {
   void RunTowards(const Mark& mark);
   // What streams stand at that others have a part in and have not come to, a line each.
   std::string DescribeWaits() const;
+  // How many awaited values were there when their streams came to them.
+  uint64_t values_seen() const { return values_seen_; }
+  // Whether a stream stands at a value, and whether one does that is there.
+  bool IsValueAwaited() const;
+  bool IsValueThere() const;
 
   // Decides before each operation whether it runs; false: the device has failed.
   std::function<bool(int device)> may_run = [](int) { return true; };
@@ -128,6 +148,8 @@ class Streams {
   std::function<void()> fail_all = [] {};
   // Lets other host threads act; false: none did anything for as long as Options allow.
   std::function<bool()> let_others_act = [] { return false; };
+  // The same, for a moment only.
+  std::function<void()> let_others_act_shortly = [] {};
   // Something has happened that another thread may wait for.
   std::function<void()> changed = [] {};
 
@@ -137,6 +159,9 @@ class Streams {
   bool IsRunnable(const Stream& stream) const;
   Stream* FindRunnable(Stream& stream, std::set<Stream*>& seen);
   Stream* Choose(Stream& wanted);
+  Stream* ChooseLatest(Stream& wanted);
+  // Null: its head does not wait for a value, or for something else before.
+  const AwaitedValue* ValueOf(const Stream& stream) const;
   void Step(Stream& stream);
   bool Begin(Stream& stream);
   void RunMeeting(Meeting& meeting);
@@ -153,6 +178,7 @@ class Streams {
   std::map<int, StreamClock> devices_;
   std::map<uint64_t, StreamClock> threads_;
   uint64_t issued_ = 0;
+  uint64_t values_seen_ = 0;
 };
 
 }  // namespace strata::standin
