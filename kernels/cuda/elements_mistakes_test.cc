@@ -1,6 +1,7 @@
 // Mistakes planted in kernels that take elements one by one.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/bias.h"
+#include "kernels/cuda/decided_copy.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/mistakes_testing.h"
 #include "kernels/cuda/move_blocks.h"
@@ -39,6 +40,17 @@ TEST_F(ElementwiseMistakesTest, SumInOrderWithoutTheBarrierBeforeTheNextTileIsAR
 
 TEST_F(ElementwiseMistakesTest, SumInOrderPastTheLastValueIsOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AddInOrderKernel", [&] { RunAddInOrder(); });
+}
+
+class DecidedCopyMistakesTest : public MistakesTest {};
+
+TEST_F(DecidedCopyMistakesTest, PastTheLastByteIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "DecidedCopyKernel", [&] {
+    auto decides = Array<float>(2), from = Array<float>(1000), to = Array<float>(1000);
+    const auto* const scalar = reinterpret_cast<const double*>(decides.data());
+    STRATA_EXPECT_OK(DecidedCopy(stream_, scalar, false, 4000, from.data(), to.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
 }
 
 class BiasMistakesTest : public MistakesTest {};
