@@ -35,8 +35,7 @@ absl::Status SlotAccess::Read(int slot, int version, int64_t applied, int64_t of
   if (IsOnSsd(slot)) {
     return ssd_->Read(Stream::kCaller, SsdClass::kCheckpoint, addresses_->OffsetOnSsd(from), to);
   }
-  std::memcpy(to.data(), from, to.size());
-  return absl::OkStatus();
+  return Copy(slot, to.data(), from, static_cast<int64_t>(to.size()));
 }
 
 absl::Status SlotAccess::Write(int slot, int version, int64_t applied, int64_t offset,
@@ -46,8 +45,21 @@ absl::Status SlotAccess::Write(int slot, int version, int64_t applied, int64_t o
   if (IsOnSsd(slot)) {
     return ssd_->Write(Stream::kCaller, SsdClass::kCheckpoint, addresses_->OffsetOnSsd(to), from);
   }
-  std::memcpy(to, from.data(), from.size());
-  return absl::OkStatus();
+  return Copy(slot, to, from.data(), static_cast<int64_t>(from.size()));
+}
+
+absl::Status SlotAccess::Copy(int slot, std::byte* to, const std::byte* from, int64_t bytes) {
+  if (addresses_->IsHostAccessible(set_->slots[slot])) {
+    std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+  if (copies_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(set_->slots[slot].name, " lies where the host cannot reach it"));
+  }
+  RETURN_IF_ERROR(copies_->Copy(to, from, bytes));
+  RETURN_IF_ERROR(copies_->Record(*copied_));
+  return copied_->Synchronize();
 }
 
 std::vector<SlotPiece> SlotAccess::Pieces(int slot) const {

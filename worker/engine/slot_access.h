@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "device/device.h"
 #include "program/ir/program.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/ssd_tier.h"
@@ -39,9 +40,11 @@ class SlotReader {
 
 class SlotAccess {
  public:
-  // All borrowed.
-  SlotAccess(const program::ProgramSet* set, const AddressMap* addresses, SsdTier* ssd)
-      : set_(set), addresses_(addresses), ssd_(ssd) {}
+  // All borrowed. `copies`: a stream of the device for bytes that the host does not reach, and
+  // `copied`, an event of it; null where it reaches all.
+  SlotAccess(const program::ProgramSet* set, const AddressMap* addresses, SsdTier* ssd,
+             device::Stream* copies, device::Event* copied)
+      : set_(set), addresses_(addresses), ssd_(ssd), copies_(copies), copied_(copied) {}
 
   // Before the SSD tier opens: tells it of all that Read and Write may ask of it.
   void Declare();
@@ -60,11 +63,14 @@ class SlotAccess {
 
  private:
   bool IsOnSsd(int slot) const { return set_->slots[slot].tier == program::Tier::kSsd; }
+  absl::Status Copy(int slot, std::byte* to, const std::byte* from, int64_t bytes);
   absl::Status CheckRange(int slot, int64_t offset, size_t bytes) const;
 
   const program::ProgramSet* const set_;
   const AddressMap* const addresses_;
   SsdTier* const ssd_;
+  device::Stream* const copies_;
+  device::Event* const copied_;
 };
 
 }  // namespace strata::worker
