@@ -30,27 +30,26 @@ class SgdTest : public standin::CudaTest {
 };
 
 TEST_F(SgdTest, F32EqualsTheReferenceForEveryCount) {
-  for (const int64_t count : {1, 7, 8, 2051, 4096}) {
-    for (const bool decay : {false, true}) {
-      UpdateBytes numbers({.moments = {MomentFormat::kF32}}, count);
-      const std::vector<Floats> before = numbers.Before();
-      Doubles weights = testing::Widen(before[1]), buffer = testing::Widen(before[2]);
-      reference::Sgd(ParamsOf(decay), testing::Widen(numbers.Gradient()), &weights, &buffer);
-      InEachOrder([&] {
-        const auto values = numbers.Values(Run(numbers, {{0, count, decay}}));
-        ExpectNumbers(values[0], weights);
-        ExpectNumbers(values[2], buffer);
-      });
-    }
+  for (const int64_t count : {1, 8, 2051, 4096}) {
+    const bool decay = count % 2 == 1;
+    UpdateBytes numbers({.moments = {MomentFormat::kF32}}, count);
+    const std::vector<Floats> before = numbers.Before();
+    Doubles weights = testing::Widen(before[1]), buffer = testing::Widen(before[2]);
+    reference::Sgd(ParamsOf(decay), testing::Widen(numbers.Gradient()), &weights, &buffer);
+    InEachOrder([&] {
+      const auto values = numbers.Values(Run(numbers, {{0, count, decay}}));
+      ExpectNumbers(values[0], weights);
+      ExpectNumbers(values[2], buffer);
+    });
   }
 }
 
 TEST_F(SgdTest, EveryFormatHasTheCpusBits) {
-  const std::vector<UpdateSegment> segments = {{0, 512, true}, {512, 1280, false}};
+  const std::vector<UpdateSegment> segments = {{0, 256, true}, {256, 768, false}};
   for (const UpdateFormats& formats :
        AllFormats({{MomentFormat::kF32}, {MomentFormat::kBF16}, {MomentFormat::kSigned8}})) {
     SCOPED_TRACE(formats.Text());
-    UpdateBytes numbers(formats, 1280);
+    UpdateBytes numbers(formats, 768);
     device::ThreadPool pool(1);
     const auto expected = numbers.OnTheHost([&](const NumbersOfUpdate& of) {
       for (const auto& [begin, end, decay] : segments) {

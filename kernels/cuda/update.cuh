@@ -14,6 +14,7 @@
 
 #include <cfloat>
 #include <cstddef>
+#include <cstring>
 
 #include "absl/types/span.h"
 #include "kernels/cpu/moment_codes.h"
@@ -51,7 +52,7 @@ struct CodeTable {
   float one_above = 0, most = 0;
   int zero = 0;
   float4 decades[MomentCodes::kDecades] = {};
-  float entries[256] = {};
+  float4 entries[64] = {};
 };
 // Of each moment that has one; nothing for updates without blocks.
 template <int kCount>
@@ -301,7 +302,7 @@ __device__ __forceinline__ void StoreBlock(const CodeTable& codes, const float4*
 // Of a moment's codes, in shared memory: what is read at places that differ by lane.
 struct SharedCodes {
   float4 decades[MomentCodes::kDecades];
-  float entries[256];
+  alignas(16) float entries[256];
 };
 
 // The grid's y: segments; x: loops over a segment, so that few blocks make rates.
@@ -323,10 +324,12 @@ __global__ void __launch_bounds__(kUpdateThreads)
     takes_place = predicate.scalar == nullptr || (*predicate.scalar != 0) != predicate.negated;
   }
   if constexpr (kBlocks) {
-    static_assert(kUpdateThreads == 256);
 #pragma unroll
     for (int m = 0; m < Rule::kMoments; ++m) {
-      shared_codes[m].entries[threadIdx.x] = tables.of[m].entries[threadIdx.x];
+      if (threadIdx.x < 64) {
+        reinterpret_cast<float4*>(shared_codes[m].entries)[threadIdx.x] =
+            tables.of[m].entries[threadIdx.x];
+      }
       if (threadIdx.x < MomentCodes::kDecades) {
         shared_codes[m].decades[threadIdx.x] = tables.of[m].decades[threadIdx.x];
       }
@@ -434,7 +437,8 @@ inline CodeTable CodeTableOf(MomentFormat format) {
     table.above[d] = codes.above[d];
     table.decades[d] = make_float4(codes.slope[d], codes.offset[d], codes.base[d], codes.last[d]);
   }
-  std::copy(codes.table.begin(), codes.table.end(), table.entries);
+  static_assert(sizeof(table.entries) == sizeof(codes.table));
+  std::memcpy(table.entries, codes.table.data(), sizeof(table.entries));
   return table;
 }
 
@@ -443,6 +447,7 @@ absl::Status LaunchUpdateOf(const char* what, cudaStream_t stream,
                             const typename Rule::Rates& rates, const UpdateScalars& scalars,
                             absl::Span<const UpdateSegment> segments,
                             const NumbersOfUpdate& numbers) {
+  constexpr int64_t kOfBlock = 2 * kUpdateThreads * kUpdateNumbers;  // at least, if there are more
   constexpr int64_t kMostBlocks = 1024;
   CodeTables<kBlocks ? Rule::kMoments : 0> tables;
   if constexpr (kBlocks) {
@@ -456,9 +461,7 @@ absl::Status LaunchUpdateOf(const char* what, cudaStream_t stream,
     for (const UpdateSegment& segment : part) {
       longest = std::max(longest, segment.end - segment.begin);
     }
-    const unsigned blocks =
-        BlocksFor(std::min(longest, kMostBlocks * kUpdateThreads * kUpdateNumbers),
-                  kUpdateThreads * kUpdateNumbers);
+    const unsigned blocks = BlocksFor(std::min(longest, kMostBlocks * kOfBlock), kOfBlock);
     const absl::Status status =
         Launch(what, &UpdateKernel<Rule, kBlocks>, dim3(blocks, static_cast<unsigned>(part.size())),
                kUpdateThreads, 0, stream, of_launch, rates, scalars, ArraysOf(numbers), tables);
