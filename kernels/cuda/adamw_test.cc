@@ -85,6 +85,38 @@ TEST_F(AdamWTest, EveryFormatHasTheCpusBits) {
   }
 }
 
+// At a rate of 0 masters stay, so that what kernels read shows how they are rounded.
+TEST_F(AdamWTest, WeightsBetweenTwoNumbersAreRoundedAwayFromZero) {
+  Floats masters;
+  for (const float half : {0x1p-8F, 0x1p-11F}) {  // of the last places of bf16 and f16, at 1
+    for (const float size : {1.F, 3.F, -1.F, -0x1.8p5F, 0x1p-14F, -0x1p-23F, 6e4F}) {
+      masters.push_back(size * (1 + half));
+      masters.push_back(size * (1 + half - 0x1p-23F));
+    }
+  }
+  masters.insert(masters.end(), {0, 0x1p-25F, -0x1p-26F, 65520, 65519, -1e9F, 3e38F});
+  const auto count = static_cast<int64_t>(masters.size());
+  for (const UpdateFormats& formats : AllFormats({{MomentFormat::kF32, MomentFormat::kF32}})) {
+    SCOPED_TRACE(formats.Text());
+    UpdateBytes numbers(formats, count);
+    WriteMaster(numbers.Numbers(&UpdateBytes::Data).weights, 0, count, masters.data());
+    InEachOrder([&] {
+      ScalarsOnDevice scalars(stream(), kApplied, 0, 1);
+      const auto after = numbers.OnTheDevice(stream(), false, [&](const NumbersOfUpdate& of) {
+        STRATA_EXPECT_OK(AdamW(stream(), kRates, scalars.Get(), {{0, count, true}}, of));
+      });
+      const std::vector<Floats> values = numbers.Values(after);
+      EXPECT_TRUE(testing::SameBits(values[1], masters));
+      Floats rounded = masters;
+      for (float& weight : rounded) {
+        if (formats.weights == NumberType::kBF16) weight = ToFloat(RoundAwayToBFloat16(weight));
+        if (formats.weights == NumberType::kF16) weight = ToFloat(RoundAwayToFloat16(weight));
+      }
+      EXPECT_TRUE(testing::SameBits(values[0], rounded));
+    });
+  }
+}
+
 TEST_F(AdamWTest, VersionsMayShareTheirBytes) {
   for (const UpdateFormats& formats : {kAllF32, kSmallest}) {
     UpdateBytes numbers(formats, 4352);  // more than a round of a block

@@ -64,7 +64,7 @@ struct UpdateBytes {
     next = arrays;
     const NumbersOfUpdate at = Numbers(&Data);
     WriteNumbers(formats.gradient, spread(1, 9, 1));
-    WriteMaster(at.weights, 0, count, spread(2, 12, 4).data());
+    WriteMaster(at.weights, 0, count, spread(2, 12, 5).data());
     for (size_t m = 0; m < formats.moments.size(); ++m) {
       Floats values = spread(3 + m, 9, 0);
       if (m == 1) {
