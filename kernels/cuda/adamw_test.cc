@@ -26,10 +26,11 @@ class AdamWTest : public standin::CudaTest {
   using Kernel = decltype(&AdamW);
 
   std::vector<UpdateBytes::Bytes> Run(UpdateBytes& numbers, const Segments& segments,
-                                      bool in_place = false, Kernel kernel = &AdamW) {
+                                      bool in_place = false, Kernel kernel = &AdamW,
+                                      const AdamWRates& rates = kRates) {
     ScalarsOnDevice scalars(stream(), kApplied, kLearningRate, kClipFactor);
     return numbers.OnTheDevice(stream(), in_place, [&](const NumbersOfUpdate& of) {
-      STRATA_EXPECT_OK(kernel(stream(), kRates, scalars.Get(), segments, of));
+      STRATA_EXPECT_OK(kernel(stream(), rates, scalars.Get(), segments, of));
     });
   }
 
@@ -150,6 +151,20 @@ TEST_F(AdamWTest, MoreSegmentsThanALaunchTakes) {
   for (int64_t i = 0; i < 70; ++i) segments.push_back({i * 16, i * 16 + 16, i % 2 == 0});
   const auto expected = OnTheCpu(numbers, segments);
   InEachOrder([&] { ExpectSameBytes(Run(numbers, segments), expected); });
+}
+
+TEST_F(AdamWTest, MomentsMayForgetAll) {
+  UpdateBytes numbers(kAllF32, 300);
+  kernels::AdamWParams params = ParamsOf(false);
+  params.beta1 = params.beta2 = 0;
+  device::ThreadPool pool(1);
+  const auto expected = numbers.OnTheHost(
+      [&](const NumbersOfUpdate& of) { MixedAdamW({&pool}, 0, 300, params, of); });
+  AdamWRates rates = kRates;
+  rates.beta1 = rates.beta2 = 0;
+  InEachOrder([&] {
+    ExpectSameBytes(Run(numbers, {{0, 300, false}}, false, &AdamW, rates), expected);
+  });
 }
 
 TEST_F(AdamWTest, NothingChangesWhereThePredicateDoesNotHold) {

@@ -128,8 +128,8 @@ struct UpdateBytes {
   }
 
   // Version s + 1 in numbers: weights as kernels read them, masters, then moments.
-  std::vector<Floats> Values(const std::vector<Bytes>& after) {
-    const std::vector<Bytes> kept = std::exchange(next, after);
+  std::vector<Floats> Values(std::vector<Bytes> after) {
+    std::swap(next, after);
     const NumbersOfUpdate numbers = Numbers(&Data);
     std::vector<Floats> values(2 + formats.moments.size(), Floats(count));
     ReadNumbers(formats.weights, numbers.next_weights.weights, 0, count, values[0].data());
@@ -137,7 +137,7 @@ struct UpdateBytes {
     for (size_t m = 0; m < formats.moments.size(); ++m) {
       ReadMoments(numbers.next_moments[m], 0, count, values[2 + m].data());
     }
-    next = kept;
+    std::swap(next, after);
     return values;
   }
   // Version s in the same way, and the gradient.
