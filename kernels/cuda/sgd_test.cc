@@ -46,18 +46,21 @@ TEST_F(SgdTest, F32EqualsTheReferenceForEveryCount) {
 
 TEST_F(SgdTest, EveryFormatHasTheCpusBits) {
   const std::vector<UpdateSegment> segments = {{0, 256, true}, {256, 768, false}};
-  for (const UpdateFormats& formats :
-       AllFormats({{MomentFormat::kF32}, {MomentFormat::kBF16}, {MomentFormat::kSigned8}})) {
-    SCOPED_TRACE(formats.Text());
-    UpdateBytes numbers(formats, 768);
-    device::ThreadPool pool(1);
-    const auto expected = numbers.OnTheHost([&](const NumbersOfUpdate& of) {
-      for (const auto& [begin, end, decay] : segments) {
-        kernels::Sgd({&pool}, begin, end, ParamsOf(decay), of);
-      }
-    });
-    InEachOrder([&] { ExpectSameBytes(Run(numbers, segments), expected); });
-  }
+  const std::vector<UpdateFormats> all =
+      AllFormats({{MomentFormat::kF32}, {MomentFormat::kBF16}, {MomentFormat::kSigned8}});
+  device::ThreadPool pool(1);
+  InEachOrder([&] {
+    for (const UpdateFormats& formats : all) {
+      SCOPED_TRACE(formats.Text());
+      UpdateBytes numbers(formats, 768);
+      const auto expected = numbers.OnTheHost([&](const NumbersOfUpdate& of) {
+        for (const auto& [begin, end, decay] : segments) {
+          kernels::Sgd({&pool}, begin, end, ParamsOf(decay), of);
+        }
+      });
+      ExpectSameBytes(Run(numbers, segments), expected);
+    }
+  });
 }
 
 TEST_F(SgdTest, NothingChangesWhereThePredicateDoesNotHold) {
