@@ -16,10 +16,10 @@ enum class Of { kQueries, kKeys, kValues, kKeysAndValues };
 template <int kHead, Of kOf>
 struct Sizes {
   static constexpr bool kQueries = kOf == Of::kQueries;
-  static constexpr int kWarps = kHead > 128 || (!kQueries && kHead == 64) ? 4 : 8;
+  // More share what a block copies; fewer where registers then let more blocks in.
+  static constexpr int kWarps = kHead > 128 || kHead == (kQueries ? 96 : 64) ? 4 : 8;
   static constexpr int kOther = kHead == 256 ? 16 : 32;  // rows of a tile
   static constexpr int kThreads = 32 * kWarps, kOwn = 16 * kWarps;
-  static constexpr int kBlocks = kQueries && kHead == 96 ? 2 : 0;  // at once; 0: as registers allow
 
   static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
   static constexpr unsigned kOtherBytes = Tile<kHead>::kRowBytes * kOther;
@@ -56,7 +56,7 @@ __device__ __forceinline__ void CopyBoth(const Rows& rows, int size, unsigned to
 }
 
 template <int kHead, Of kOf>
-__global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads, Sizes<kHead, kOf>::kBlocks)
+__global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
     TensorBackwardKernel(const AttentionProblem<BFloat16> problem) {
   using S = Sizes<kHead, kOf>;
   constexpr int kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;

@@ -12,7 +12,7 @@ namespace {
 template <int kHead>
 struct Sizes {
   static constexpr int kAtoms = kHead <= 128 ? 2 : 1;
-  static constexpr int kKeys = kHead == 128 ? 32 : 64;
+  static constexpr int kKeys = kHead == 96 || kHead == 128 ? 32 : 64;
   static constexpr int kWarps = kHead == 192 ? 8 : 4;
   static constexpr int kThreads = 32 * kWarps, kWarpRows = 16 * kAtoms;
   static constexpr int kRows = kWarps * kWarpRows;
