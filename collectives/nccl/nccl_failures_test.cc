@@ -19,7 +19,6 @@ namespace strata::collectives {
 namespace {
 
 using absl::StatusCode;
-using standin::DeviceArray;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -127,7 +126,7 @@ TEST_F(NcclFailuresTest, GroupWithoutAMember_EndsWithAbortToo) {
 TEST_F(NcclFailuresTest, IdsThatCannotBeShared) {
   absl::StatusOr<std::string> shared = absl::UnavailableError("rank 1 has gone");
   auto made = NcclCommunicator::Create(
-      {.rank = 0, .size = 2, .share = [&](absl::Span<const int> ranks, std::string own) {
+      {.rank = 0, .size = 2, .share = [&](absl::Span<const int> ranks, const std::string& own) {
          EXPECT_THAT(ranks, testing::ElementsAre(0, 1));
          EXPECT_EQ(own.size(), 128);
          return shared;

@@ -12,7 +12,7 @@ bool IsComplete(const Exchange& exchange) {
                      [](const auto& call) { return call.has_value(); });
 }
 
-std::shared_ptr<Exchange> MakeExchange(const Clique& clique, std::vector<int> ranks) {
+std::shared_ptr<Exchange> MakeExchange(const Clique& clique, const std::vector<int>& ranks) {
   auto exchange = std::make_shared<Exchange>();
   exchange->clique = clique.number;
   exchange->calls.resize(ranks.size());
@@ -86,7 +86,7 @@ Part NcclMatching::MatchCollective(ncclComm& comm, const NcclCall& call, uint64_
   if (slot == nullptr) {
     std::vector<int> ranks(clique.size());
     for (int rank = 0; rank < clique.size(); ++rank) ranks[rank] = rank;
-    slot = MakeExchange(clique, std::move(ranks));
+    slot = MakeExchange(clique, ranks);
     slot->name = "collective #" + std::to_string(sequence) + " of communicator #" +
                  std::to_string(clique.number);
     slot->meeting.orders = [call](int from, int to) { return Gives(call, from, to); };

@@ -90,7 +90,7 @@ Mark Streams::End(Stream& stream) {
   return mark;
 }
 
-void Streams::Leave(const std::shared_ptr<Meeting>& meeting, int member) {
+void Streams::Leave(const std::shared_ptr<Meeting>& meeting, int member) const {
   meeting->members[member].is_gone = true;
   changed();
 }
@@ -163,7 +163,7 @@ bool Streams::Begin(Stream& stream) {
   return false;
 }
 
-void Streams::Finish(Stream& stream) {
+void Streams::Finish(Stream& stream) const {
   const Stream::Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (work.learns && work.wait.stream >= 0) Merge(stream.clock, *work.wait.clock);
@@ -173,7 +173,7 @@ void Streams::Finish(Stream& stream) {
   changed();
 }
 
-void Streams::FinishIfDone(Stream& stream) {
+void Streams::FinishIfDone(Stream& stream) const {
   if (!stream.queue.empty() && AreEnded(stream.queue.front().parts)) Finish(stream);
 }
 

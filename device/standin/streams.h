@@ -109,7 +109,7 @@ class Streams {
   // The end of all that the stream was handed, and what is before it.
   Mark End(Stream& stream);
   // Parts end without their meeting.
-  void Leave(const std::shared_ptr<Meeting>& meeting, int member);
+  void Leave(const std::shared_ptr<Meeting>& meeting, int member) const;
 
   bool IsReached(const Mark& mark) const;
   // The host waits: what it issues later is ordered behind the mark. It may have to wait for other
@@ -140,8 +140,8 @@ class Streams {
   void Step(Stream& stream);
   bool Begin(Stream& stream);
   void RunMeeting(Meeting& meeting);
-  void FinishIfDone(Stream& stream);
-  void Finish(Stream& stream);
+  void FinishIfDone(Stream& stream) const;
+  void Finish(Stream& stream) const;
 
   Machine& machine_;
   common::Random random_;
