@@ -1,4 +1,4 @@
-"""@cuda: the CUDA toolkit that ./dev setup --cuda installed, or the one in /usr/local/cuda.
+"""@cuda: the CUDA toolkit that ./dev setup --cuda installed, or the one in /usr/local/cuda, and NCCL.
 
 Without one the repository exists all the same, empty: targets that need CUDA are skipped unless --config=cuda asks
 for them (//bazel:cuda.bzl), and then nvcc's absence is an error with its remedy.
@@ -21,6 +21,27 @@ cc_library(
     linkopts = ["-ldl", "-lrt", "-lpthread"],
     deps = [":headers"],
 )
+
+# Of cuBLAS, the part that Strata calls: half a gigabyte, shared and found where the toolkit is.
+cc_library(
+    name = "cublaslt",
+    srcs = glob(["lib/libcublasLt.so.*"], allow_empty = True),
+    deps = [":headers"],
+)
+
+cc_library(
+    name = "nccl_headers",
+    hdrs = glob(["nccl/include/nccl.h"], allow_empty = True),
+    includes = ["nccl/include"],
+    deps = [":headers"],
+)
+
+# The real library.
+cc_library(
+    name = "nccl",
+    srcs = glob(["nccl/lib/libnccl.so.2"], allow_empty = True),
+    deps = [":nccl_headers"],
+)
 """
 
 def _candidates(repository):
@@ -30,8 +51,20 @@ def _candidates(repository):
     cache = environment.get("XDG_CACHE_HOME") or environment.get("HOME", "") + "/.cache"
     return ["/usr/local/cuda", cache + "/strata/cuda/nvidia/cu13"]
 
+# NCCL's header and library: within the toolkit, of the wheels, or the distribution's. Returns the library's folder.
+def _link_nccl(repository, root):
+    wheels = [path[:-len("cu13")] + "nccl" for path in _candidates(repository) if path.endswith("/cu13")]
+    folders = [(path + "/include", path + "/lib") for path in [root] + wheels]
+    for include, lib in folders + [("/usr/include", "/usr/lib/%s-linux-gnu" % cpu) for cpu in ["x86_64", "aarch64"]]:
+        if repository.path(include + "/nccl.h").exists and repository.path(lib).exists:
+            repository.symlink(include + "/nccl.h", "nccl/include/nccl.h")
+            if repository.path(lib + "/libnccl.so.2").exists:
+                repository.symlink(lib + "/libnccl.so.2", "nccl/lib/libnccl.so.2")
+            return lib
+    return None
+
 def _cuda_toolkit_impl(repository):
-    root, version = "", ""
+    root, version, folders = "", "", []
     for candidate in _candidates(repository):
         if repository.path(candidate + "/bin/nvcc").exists:
             root = candidate
@@ -41,8 +74,9 @@ def _cuda_toolkit_impl(repository):
         repository.symlink(root + "/include", "include")
         lib = root + "/lib64" if repository.path(root + "/lib64").exists else root + "/lib"
         repository.symlink(lib, "lib")
+        folders = [folder for folder in [lib, _link_nccl(repository, root)] if folder]
     repository.file("BUILD.bazel", _BUILD)
-    repository.file("toolkit.bzl", 'ROOT = "%s"\nVERSION = "%s"\n' % (root, version))
+    repository.file("toolkit.bzl", 'ROOT = "%s"\nVERSION = "%s"\nLIBRARY_FOLDERS = %s\n' % (root, version, folders))
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit_impl,

@@ -1,5 +1,6 @@
 """The only file that BUILD files load."""
 
+load("@cuda//:toolkit.bzl", "LIBRARY_FOLDERS")
 load("//bazel:cuda.bzl", "NEEDS_CUDA", "cuda_objects", _cuda_architectures = "cuda_architectures")
 load("//bazel:proto.bzl", _strata_proto_library = "strata_proto_library")
 
@@ -178,14 +179,15 @@ def strata_fuzz_test(name, srcs, deps = [], **kwargs):
         **kwargs
     )
 
-def strata_python_test(name, script, data = [], size = "small", **kwargs):
-    """A Python program run with the distribution's python3; `data` are the files it reads."""
+def strata_python_test(name, script, data = [], size = "small", needs_cuda = False, **kwargs):
+    """A Python program run with the distribution's python3; `data` are the files it reads. needs_cuda: skipped without."""
     native.sh_test(
         name = name,
         size = size,
         srcs = ["//bazel:python_test.sh"],
         args = ["$(location %s)" % script],
         data = [script] + data,
+        target_compatible_with = NEEDS_CUDA if needs_cuda else [],
         **kwargs
     )
 
@@ -211,14 +213,40 @@ def strata_cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], 
         **kwargs
     )
 
-def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, **kwargs):
+# CUDA's libraries besides the runtime: their stand-ins, and the real ones.
+_CUDA_LIBRARIES = {
+    "cublaslt": {"standin": "//device/standin/cublaslt", "gpu": "@cuda//:cublaslt"},
+    "nccl": {"standin": "//device/standin:nccl", "gpu": "@cuda//:nccl"},
+}
+
+def strata_cuda_programs(name, srcs, deps = [], libraries = [], **kwargs):
+    """One program of CUDA code twice: NAME-gpu with the real libraries, NAME-standin with their stand-ins."""
+    for runtime, runtime_dep in [("gpu", "@cuda//:cudart"), ("standin", "//device/standin:runtime")]:
+        native.cc_binary(
+            name = name + "-" + runtime,
+            srcs = srcs,
+            copts = _COPTS + _optimisation(),
+            # Elsewhere than here the system finds the real libraries, or LD_LIBRARY_PATH.
+            linkopts = ["-Wl,-rpath,%s" % folder for folder in LIBRARY_FOLDERS] if runtime == "gpu" else [],
+            local_defines = ["STRATA_CUDA_STANDIN"] if runtime == "standin" else [],
+            target_compatible_with = NEEDS_CUDA,
+            linkstatic = True,  # the runtime's static library is not shared by libraries of ours
+            deps = deps + [_CUDA_LIBRARIES[library][runtime] for library in libraries] + [runtime_dep, "@cuda//:headers", "@system//:absl"],
+            **kwargs
+        )
+
+def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, needs_gpu = True, libraries = [], **kwargs):
     """One GoogleTest source, two programs: NAME_standin with the stand-in runtime, NAME_gpu with the real one.
 
+    libraries: others of CUDA's that it calls, by their names in _CUDA_LIBRARIES.
+
     NAME_gpu is manual; without a GPU its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
-    gpu = False: there is no such twin, as the test is about the stand-in.
+    gpu = False: there is no such twin, as the test is about the stand-in. needs_gpu = False: the real libraries answer
+    without one, and NAME_gpu is a test as others are.
     """
     gtest = ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"]
-    for runtime, more_tags in [("standin", ["cuda"])] + ([("gpu", ["cuda", "gpu", "manual"])] if gpu else []):
+    real = [("gpu", ["cuda", "gpu", "manual"] if needs_gpu else ["cuda"])]
+    for runtime, more_tags in [("standin", ["cuda"])] + (real if gpu else []):
         native.cc_test(
             name = name + "_" + runtime,
             size = size,
@@ -227,6 +255,7 @@ def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = Tru
             tags = tags + more_tags,
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours
-            deps = deps + ["//device/standin/testing:cuda_test_" + runtime] + gtest,
+            deps = deps + [_CUDA_LIBRARIES[library][runtime] for library in libraries] +
+                   ["//device/standin/testing:cuda_test_" + runtime] + gtest,
             **kwargs
         )

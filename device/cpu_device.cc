@@ -20,6 +20,15 @@ CpuStream* CpuDevice::CreateStream(Lane* lane) {
   return streams_.back().get();
 }
 
+CpuStream* CpuDevice::CreateOutsideStream() {
+  streams_.push_back(std::make_unique<CpuStream>(&group_, nullptr, &issuer_));
+  return streams_.back().get();
+}
+
+void CpuDevice::Stop() {
+  for (const std::unique_ptr<Lane>& lane : lanes_) lane->Stop();
+}
+
 absl::StatusOr<std::unique_ptr<Event>> CpuDevice::CreateEvent() {
   return std::make_unique<CpuEvent>(&issuer_);
 }

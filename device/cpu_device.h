@@ -31,6 +31,8 @@ class CpuDevice final : public Device {
   absl::StatusOr<Stream*> CreateStream(Service service) override;
   // A stream of the caller's own lane, which is not started yet and stops before the device ends.
   CpuStream* CreateStream(Lane* lane);
+  // A stream that no lane completes: somebody else does, and counts (CpuStream::EndOne).
+  CpuStream* CreateOutsideStream();
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
 
   absl::StatusOr<std::byte*> Reserve(Memory memory, int64_t bytes) override;
@@ -41,6 +43,12 @@ class CpuDevice final : public Device {
   }
 
   LaneGroup* group() { return &group_; }
+  Lane* issuer() { return &issuer_; }
+  // Tells lanes of what they were handed. On the issuing thread, before it waits for anything else
+  // than events of this device.
+  void Announce() { issuer_.Announce(); }
+  // Ends the device's own lanes; what is queued then is not run.
+  void Stop();
 
  private:
   const CpuDeviceOptions options_;

@@ -73,9 +73,18 @@ bool CpuStream::RunHead() {
   } else {
     Run(std::get<Bytes>(command));
   }
-  ended_.store(place + 1);
-  group_->NoteEnded(*this);
+  SetEnded(place + 1);
   return true;
+}
+
+void CpuStream::EndOne() { SetEnded(ended_.load(std::memory_order_relaxed) + 1); }
+
+void CpuStream::SetEnded(int64_t ended) {
+  if (mirror_ != nullptr) {
+    std::atomic_ref<uint32_t>(*mirror_).store(static_cast<uint32_t>(ended));
+  }
+  ended_.store(ended);
+  group_->NoteEnded(*this);
 }
 
 void CpuStream::Run(const Bytes& copy) const {

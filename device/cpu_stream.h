@@ -72,8 +72,18 @@ class CpuStream final : public Stream {
   // second, their lane sleeping for what is left; 0: no limit.
   void LimitCopies(double bytes_per_second) { copy_rate_ = bytes_per_second; }
 
-  // Commands that have ended.
+  // Commands that have ended, and that were issued (for the issuing thread).
   int64_t ended() const { return ended_.load(); }
+  int64_t issued() const { return issued_.load(std::memory_order_relaxed); }
+
+  // Before it is handed commands: `at` follows what has ended, modulo 2³², for those who read
+  // memory only.
+  void MirrorEnded(uint32_t* at) { mirror_ = at; }
+
+  // --- Of a stream without a lane. One command more is awaited; on the issuing thread.
+  void ExpectOne() { issued_.store(issued() + 1); }
+  // And has ended; one thread at a time.
+  void EndOne();
 
   // Tells the lane of what it was handed.
   void Announce();
@@ -101,6 +111,7 @@ class CpuStream final : public Stream {
   absl::Status Push(const Command& command);
   const Command& head() const { return queue_[ended_.load() % kCapacity]; }
   void Run(const Bytes& copy) const;
+  void SetEnded(int64_t ended);
   static bool IsOver(const WaitFor& wait) { return wait.stream->ended() >= wait.position; }
 
   LaneGroup* const group_;
@@ -112,6 +123,7 @@ class CpuStream final : public Stream {
   int unannounced_ = 0;  // commands; the issuing thread's
   bool begun_ = false;   // the head is polled, and was called; the lane's
   double copy_rate_ = 0;
+  uint32_t* mirror_ = nullptr;
 
   std::atomic<const CpuStream*> held_by_{nullptr};
   std::atomic<int64_t> held_until_{0};

@@ -1,10 +1,10 @@
 #include "memory/numa.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -85,15 +85,17 @@ TEST_F(NumaTest, ThreadsMadeInAScopeStayOnTheNodeAndTheirMakerDoesNot) {
   const int first = FirstOf(before);
   Write("devices/system/node/node1/cpulist", absl::StrCat(first, ",1023"));
   cpu_set_t inside, of_thread;
+  std::promise<void> over;
   std::thread made;
   {
     const NodeScope scope(1, nodes());
     inside = Mine();
     made = std::thread([&] {
-      usleep(20'000);  // until the scope is over
+      over.get_future().wait();
       of_thread = Mine();
     });
   }
+  over.set_value();
   made.join();
   EXPECT_EQ(CPU_COUNT(&inside), 1);
   EXPECT_TRUE(CPU_ISSET(first, &inside));

@@ -62,6 +62,7 @@ struct Tiles {
 };
 
 int64_t ForwardBytes(const Backend& backend, int64_t group, int64_t head_size) {
+  if (backend.on_cuda()) return 0;
   const Tiles tiles(backend, backend.attention_forward_rows, group, head_size);
   const int64_t per_thread = 2 * Backend::Part(tiles.keys * tiles.width) +
                              2 * Backend::Part(tiles.rows * tiles.width) +
@@ -148,6 +149,9 @@ OperandSpecs AttentionBackward::Operands() const {
 double AttentionBackward::Flops() const { return 2.5 * ForwardFlops(shape); }
 
 int64_t AttentionBackward::WorkspaceBytes(const Backend& backend) const {
+  // A number per row and head: Σ dout · out.
+  const int64_t deltas = Backend::Part(shape.rows() * shape.heads);
+  if (backend.on_cuda()) return deltas;
   const int64_t group = shape.heads / shape.kv_heads;
   const Tiles tiles(backend, backend.attention_backward_rows, group, shape.head_size);
   const bool apart = shape.type != program::DType::kF32;
@@ -156,7 +160,7 @@ int64_t AttentionBackward::WorkspaceBytes(const Backend& backend) const {
                              2 * Backend::Part(tiles.rows * backend.attention_keys) +
                              Backend::Part(backend.attention_block_rows * tiles.width) +
                              (apart ? Backend::Part(shape.sequence * group * tiles.width) : 0);
-  return Backend::Part(shape.rows() * shape.heads) + per_thread * backend.threads;
+  return deltas + per_thread * backend.threads;
 }
 
 void AttentionDecode::Visit(AttributeVisitor& visitor) {

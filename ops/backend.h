@@ -1,10 +1,12 @@
-// What a workspace depends on beside an op's shape: how many threads a rank computes with, and how
-// wide the tiles of its kernels are at most. Workspaces are part of the memory prediction, so they
-// are upper bounds computed from these numbers; a kernel compares them with its own need when it is
-// bound and refuses less (tests/parity/workspace_bounds_test.cc compares the two over many shapes).
+// What a workspace depends on beside an op's shape: whose kernels compute, with how many threads a
+// rank does on the CPU, and how wide the tiles of its kernels are at most. Workspaces are part of
+// the memory prediction, so they are upper bounds computed from these numbers; a kernel compares
+// them with its own need when it is bound and refuses less (tests/parity/workspace_bounds_test.cc
+// and cuda_workspace_bounds_test.cc compare the two over many shapes).
 #ifndef STRATA_OPS_BACKEND_H_
 #define STRATA_OPS_BACKEND_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/units.h"
@@ -12,9 +14,15 @@
 
 namespace strata::ops {
 
-// The CPU kernels. Sizes in elements unless a name says otherwise.
+// kernels/cpu, kernels/cuda.
+enum class BackendKind : uint8_t { kCpu, kCuda };
+
+// Sizes in elements unless a name says otherwise.
 struct Backend {
-  int64_t threads = 1;
+  BackendKind kind = BackendKind::kCpu;
+  int64_t threads = 1;  // of the CPU kernels
+
+  bool on_cuda() const { return kind == BackendKind::kCuda; }
 
   // Products (kernels/matmul.h): a register tile, the blocks that are packed at once, and the
   // matrix library's scratchpad per thread.
@@ -28,6 +36,16 @@ struct Backend {
   // Rows of one partial gradient of norm weights.
   int64_t norm_rows = 32;
 
+  // CUDA's kernels: partial gradients of norms' weights at most; of biases, and rows of one; what
+  // cuBLASLt's plans have, with room to begin where they ask for.
+  int64_t cuda_norm_parts = 256;
+  int64_t cuda_bias_parts = 128, cuda_bias_rows = 32;
+  int64_t cuda_product_bytes = 32 * common::kMiB, cuda_alignment_bytes = 256;
+
+  // Partial gradients of norms' weights over so many rows.
+  int64_t NormParts(int64_t rows) const {
+    return on_cuda() ? std::min(rows, cuda_norm_parts) : common::CeilDivide(rows, norm_rows);
+  }
   // A part of a workspace, of whole cache lines; in bytes.
   static int64_t Part(int64_t floats) {
     return common::RoundUp(floats * 4, program::kSlotAlignment);

@@ -25,7 +25,11 @@ OperandSpecs BiasGradient::Operands() const {
 }
 
 int64_t BiasGradient::WorkspaceBytes(const Backend& backend) const {
-  return Backend::Part(common::CeilDivide(rows, backend.norm_rows) * width);
+  const int64_t parts = backend.on_cuda()
+                            ? std::clamp<int64_t>(common::CeilDivide(rows, backend.cuda_bias_rows),
+                                                  1, backend.cuda_bias_parts)
+                            : common::CeilDivide(rows, backend.norm_rows);
+  return Backend::Part(parts * width);
 }
 
 }  // namespace strata::ops

@@ -57,7 +57,7 @@ OperandSpecs HeadNormBackward::Operands() const {
 
 int64_t HeadNormBackward::WorkspaceBytes(const Backend& backend) const {
   if (frozen) return 0;
-  return Backend::Part(common::CeilDivide(shape.rows, backend.norm_rows) * 2 * shape.head_size);
+  return Backend::Part(backend.NormParts(shape.rows) * 2 * shape.head_size);
 }
 
 }  // namespace strata::ops

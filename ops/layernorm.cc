@@ -69,7 +69,7 @@ OperandSpecs LayerNormBackward::Operands() const {
 
 int64_t LayerNormBackward::WorkspaceBytes(const Backend& backend) const {
   if (frozen) return 0;
-  return Backend::Part(common::CeilDivide(rows, backend.norm_rows) * 2 * channels);
+  return Backend::Part(backend.NormParts(rows) * 2 * channels);
 }
 
 }  // namespace strata::ops

@@ -52,6 +52,7 @@ double MatMul::Flops() const {
 
 int64_t MatMul::WorkspaceBytes(const Backend& backend) const {
   using common::RoundUp;
+  if (backend.on_cuda()) return backend.cuda_product_bytes + backend.cuda_alignment_bytes;
   // A product of 16 bits is summed apart where there is more than one block of k.
   const bool apart = out_type != program::DType::kF32 && k > backend.block_depth;
   const int64_t part = apart ? 2 : 1;

@@ -77,7 +77,7 @@ OperandSpecs RmsNormBackward::Operands() const {
 
 int64_t RmsNormBackward::WorkspaceBytes(const Backend& backend) const {
   if (frozen) return 0;
-  return Backend::Part(common::CeilDivide(rows, backend.norm_rows) * channels);
+  return Backend::Part(backend.NormParts(rows) * channels);
 }
 
 }  // namespace strata::ops

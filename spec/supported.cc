@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -75,8 +77,14 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
   CheckSpeculative(job, check);
   check.Refuse(job.memory().automatic(), "memory", "auto",
                "name the tiers, such as {device: 8GiB}");
-  check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),
-               "use cpu");
+  const std::string& device = job.resources().device();
+  check.Refuse(device != "cpu" && device != "gpu", "resources.device", device, "use cpu or gpu");
+  const ParallelSpec& parallel = job.parallel();
+  const int64_t ranks =
+      std::max<int64_t>(1, parallel.data()) * std::max<int64_t>(1, parallel.tensor()) *
+      std::max<int64_t>(1, parallel.context()) * std::max<int64_t>(1, parallel.pipeline());
+  check.Refuse(device == "gpu" && ranks > 1, "resources.device",
+               absl::StrCat("gpu with ", ranks, " ranks"), "use one rank, or cpu");
 }
 
 }  // namespace strata::spec

@@ -1,10 +1,11 @@
-// The device itself: one, which says that it is of compute capability 9.0.
+// The devices themselves, which say that they are of compute capability 9.0.
 #include <algorithm>
 #include <cstring>
 
 #include "device/standin/runtime.h"
 
 using strata::standin::Call;
+using strata::standin::CurrentDevice;
 using strata::standin::InCapture;
 using strata::standin::Runtime;
 
@@ -57,27 +58,34 @@ cudaError_t AttributeOf(const Runtime&, cudaDeviceAttr attribute, int* value) {
   return cudaSuccess;
 }
 
+bool Exists(const Runtime& runtime, int device) {
+  return device >= 0 && device < runtime.machine().options.device_count;
+}
+
 }  // namespace
 
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  return Call("cudaGetDeviceCount", InCapture::kAllowed, [&](Runtime&) {
-    *count = 1;
+  return Call("cudaGetDeviceCount", InCapture::kAllowed, [&](Runtime& runtime) {
+    *count = runtime.machine().options.device_count;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDevice(int* device) {
   return Call("cudaGetDevice", InCapture::kAllowed, [&](Runtime&) {
-    *device = 0;
+    *device = CurrentDevice();
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return Call("cudaSetDevice", InCapture::kAllowed,
-              [&](Runtime&) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+  return Call("cudaSetDevice", InCapture::kAllowed, [&](Runtime& runtime) {
+    if (!Exists(runtime, device)) return cudaErrorInvalidDevice;
+    CurrentDevice() = device;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaDeviceSynchronize() {
@@ -89,15 +97,17 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return Call("cudaDeviceGetAttribute", InCapture::kAllowed, [&](Runtime& runtime) {
-    return device == 0 ? AttributeOf(runtime, attribute, value) : cudaErrorInvalidDevice;
+    return Exists(runtime, device) ? AttributeOf(runtime, attribute, value)
+                                   : cudaErrorInvalidDevice;
   });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return Call("cudaGetDeviceProperties", InCapture::kAllowed, [&](Runtime& runtime) {
-    if (device != 0) return cudaErrorInvalidDevice;
+    if (!Exists(runtime, device)) return cudaErrorInvalidDevice;
     std::memset(properties, 0, sizeof *properties);
-    std::strncpy(properties->name, "Strata's stand-in", sizeof properties->name - 1);
+    std::strncpy(properties->name, "Strata's stand-in, which interprets kernels on the CPU",
+                 sizeof properties->name - 1);
     properties->totalGlobalMem = runtime.machine().memory.capacity_bytes();
     properties->major = 9;
     properties->warpSize = 32;
@@ -140,6 +150,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     STRATA_STANDIN_NAME(cudaErrorIllegalState)
     STRATA_STANDIN_NAME(cudaErrorNotReady)
     STRATA_STANDIN_NAME(cudaErrorIllegalAddress)
+    STRATA_STANDIN_NAME(cudaErrorAssert)
     STRATA_STANDIN_NAME(cudaErrorLaunchTimeout)
     STRATA_STANDIN_NAME(cudaErrorHostMemoryAlreadyRegistered)
     STRATA_STANDIN_NAME(cudaErrorHostMemoryNotRegistered)

@@ -38,7 +38,7 @@ cudaError_t LaunchOn(Runtime& runtime, const void* host, const Configuration& c,
   Kernel* const kernel = runtime.FindKernel(host);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   Stream* const stream = runtime.Find(c.stream, "a kernel's launch");
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (stream == nullptr || stream->device != CurrentDevice()) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t error = Check(*kernel, c); error != cudaSuccess) return error;
   const Program& program = kernel->program;
   Launch launch{&program,

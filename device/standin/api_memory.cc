@@ -9,53 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "device/standin/access.h"
 #include "device/standin/runtime.h"
 
 namespace strata::standin {
 namespace {
 
 uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-
-Accessor AccessorOf(OperationId id) {
-  Accessor who;
-  who.stamp.operation = id;
-  return who;
-}
-
-// A range as an operation finds it: device memory or known host memory, judged by the checker, or
-// pageable memory. Null: out of bounds, reported.
-std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t bytes,
-                 bool write) {
-  const uint64_t address = AddressOf(pointer);
-  Region* const region = machine.memory.Find(address);
-  if (region == nullptr && !machine.memory.IsDevice(address)) {
-    return static_cast<std::byte*>(const_cast<void*>(pointer));
-  }
-  const Accessor who = AccessorOf(id);
-  if (region == nullptr || !region->Holds(address, bytes)) {
-    machine.checker.Report(
-        FindingKind::kOutOfBounds, who.stamp,
-        std::to_string(bytes) + " bytes at " + machine.memory.Locate(address) + ", accessed");
-    return nullptr;
-  }
-  const uint64_t offset = address - region->begin;
-  if (write) ++region->changes;
-  if (machine.options.check) {
-    // The host's writes to its own memory are not seen: there, nothing counts as never written.
-    const bool host = region->kind != Region::Kind::kDevice;
-    if (host && !write) {
-      Stamp loaded;
-      loaded.operation = kLoaded;
-      region->shadow.ForEachCell(offset, bytes, [&](Cell& cell, uint64_t) {
-        if (cell.write.operation == kNever) cell.write = loaded;
-      });
-    }
-    machine.checker.Touch(region->shadow, offset, bytes,
-                          write ? Checker::Access::kWrite : Checker::Access::kRead, who,
-                          {region->name});
-  }
-  return region->data + offset;
-}
 
 // What a copy will read of pinned memory, at the time of the call: the host may not change it
 // before the copy has run. Operations may, ordered before it.
@@ -65,13 +25,13 @@ class SourceWatch {
       : runtime_(runtime), from_(from), bytes_(bytes) {
     const Region* const region = Find();
     if (region == nullptr) return;
-    changes_ = region->changes + runtime.host_functions_run;
+    changes_ = region->changes + HostTurns();
     hash_ = Hash();
   }
   void Judge(OperationId id) const {
     const Region* const region = Find();
-    if (hash_ == 0 || region == nullptr ||
-        region->changes + runtime_.host_functions_run != changes_ || Hash() == hash_) {
+    if (hash_ == 0 || region == nullptr || region->changes + HostTurns() != changes_ ||
+        Hash() == hash_) {
       return;
     }
     runtime_.machine().checker.Report(FindingKind::kHostWrite, AccessorOf(id).stamp,
@@ -81,6 +41,10 @@ class SourceWatch {
   }
 
  private:
+  // What the stream may have waited for, so that the host's change came first.
+  uint64_t HostTurns() const {
+    return runtime_.host_functions_run + runtime_.streams().values_seen();
+  }
   // The pinned memory that is read as one piece; null: other memory.
   const Region* Find() const {
     const Region* const region = runtime_.machine().memory.Find(AddressOf(from_));
@@ -155,14 +119,14 @@ cudaError_t CopyOn(Runtime& runtime, const Range& range, cudaMemcpyKind kind, St
   const char* const name = to_device
                                ? (from_device ? "a copy on the device" : "a copy to the device")
                                : (from_device ? "a copy to the host" : "a copy on the host");
-  runtime.EnqueueMade(stream, name, [&runtime, range, staged]() -> Action {
+  runtime.EnqueueMade(stream, name, [&runtime, range, staged]() -> Made {
     // Of rows apart, the last ends with its width.
     const uint64_t bytes = range.pitch_from * (range.rows - 1) + range.width;
-    return
-        [&runtime, range, staged, watch = SourceWatch(runtime, range.from, bytes)](OperationId id) {
-          watch.Judge(id);
-          Copy(runtime.machine(), id, range, staged == nullptr ? nullptr : staged->data());
-        };
+    const SourceWatch watch(runtime, range.from, bytes);
+    return {.run = [&runtime, range, staged, watch](OperationId id) {
+      watch.Judge(id);
+      Copy(runtime.machine(), id, range, staged == nullptr ? nullptr : staged->data());
+    }};
   });
   if (pageable_to && stream.capture == nullptr) {
     runtime.streams().RunUntil(runtime.streams().End(stream));
@@ -231,7 +195,8 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return Call("cudaMalloc", InCapture::kForbidden, [&](Runtime& runtime) {
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
-    const Region* const region = runtime.machine().memory.Allocate(bytes);
+    const Region* const region =
+        runtime.machine().memory.Allocate(bytes, strata::standin::CurrentDevice());
     if (region == nullptr) return cudaErrorMemoryAllocation;
     *pointer = reinterpret_cast<void*>(region->begin);
     return cudaSuccess;
@@ -248,7 +213,7 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t handle) {
         if (stream.capture != nullptr) return cudaErrorNotSupported;
         if (bytes == 0) return cudaSuccess;
         auto& machine = runtime.machine();
-        const Region* const region = machine.memory.Allocate(bytes);
+        const Region* const region = machine.memory.Allocate(bytes, stream.device);
         if (region == nullptr) return cudaErrorMemoryAllocation;
         const uint64_t begin = region->begin;
         *pointer = reinterpret_cast<void*>(begin);
@@ -301,7 +266,10 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
   return Call("cudaHostRegister", InCapture::kForbidden, [&](Runtime& runtime) {
     if (pointer == nullptr || bytes == 0) return cudaErrorInvalidValue;
     auto& memory = runtime.machine().memory;
-    if (memory.Find(AddressOf(pointer)) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
+    const Region* const region = memory.Find(AddressOf(pointer));
+    if (region != nullptr && region->Holds(AddressOf(pointer), 1)) {
+      return cudaErrorHostMemoryAlreadyRegistered;
+    }
     memory.Register(pointer, bytes);
     return cudaSuccess;
   });
@@ -375,7 +343,8 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return Call("cudaDeviceGetDefaultMemPool", InCapture::kAllowed, [&](Runtime& runtime) {
     *pool = reinterpret_cast<cudaMemPool_t>(&runtime);
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    const bool exists = device >= 0 && device < runtime.machine().options.device_count;
+    return exists ? cudaSuccess : cudaErrorInvalidDevice;
   });
 }
 
@@ -421,7 +390,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return Call("cudaMemGetInfo", InCapture::kAllowed, [&](Runtime& runtime) {
     const auto& memory = runtime.machine().memory;
     *total = memory.capacity_bytes();
-    *free = memory.capacity_bytes() - memory.used_bytes();
+    *free = memory.capacity_bytes() - memory.used_bytes(strata::standin::CurrentDevice());
     return cudaSuccess;
   });
 }
@@ -439,7 +408,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     }
     const bool device = region->kind == Region::Kind::kDevice;
     attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-    attributes->device = 0;
+    attributes->device = device ? region->device : 0;
     attributes->devicePointer = address;
     attributes->hostPointer = device ? nullptr : address;
     return cudaSuccess;

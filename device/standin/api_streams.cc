@@ -51,6 +51,7 @@ bool IsRecording(const Runtime& runtime, const Event& event) {
 }
 
 cudaError_t Record(Runtime& runtime, Event& event, Stream& stream) {
+  if (runtime.extension != nullptr) runtime.extension->OnMark(stream, "an event is recorded");
   event.number = ++runtime.events_recorded;
   event.capture = stream.capture;
   event.mark = runtime.streams().End(stream);
@@ -123,6 +124,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return OnStream("cudaStreamSynchronize", "a wait", handle, true,
                   [&](Runtime& runtime, Stream& stream) {
+                    if (runtime.extension != nullptr) {
+                      runtime.extension->OnMark(stream, "the host waits");
+                    }
                     runtime.streams().RunUntil(runtime.streams().End(stream));
                     return runtime.faults().sticky();
                   });
@@ -154,14 +158,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {
   return OnStream("cudaLaunchHostFunc", "a host function", handle, false,
                   [&](Runtime& runtime, Stream& stream) {
-                    runtime.Enqueue(stream, "a host function",
-                                    [&runtime, function, argument](strata::standin::OperationId) {
-                                      bool& inside = strata::standin::internal::InHostFunction();
-                                      inside = true;
-                                      ++runtime.host_functions_run;
-                                      function(argument);
-                                      inside = false;
-                                    });
+                    const auto run = [&runtime, function, argument](strata::standin::OperationId) {
+                      bool& inside = strata::standin::internal::InHostFunction();
+                      inside = true;
+                      ++runtime.host_functions_run;
+                      function(argument);
+                      inside = false;
+                    };
+                    runtime.EnqueueMade(stream, "a host function", [run] {
+                      return strata::standin::Made{.run = run, .is_for_host = true};
+                    });
                     return cudaSuccess;
                   });
 }

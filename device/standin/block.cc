@@ -24,6 +24,7 @@ Block::Block(const Launch& launch, Machine& machine, OperationId operation, comm
     : launch_(launch),
       machine_(machine),
       operation_(operation),
+      device_(machine.operations.DeviceOf(operation)),
       random_(random),
       thread_count_(static_cast<int>(launch.block.Count())),
       shared_(SharedExtent(launch)),

@@ -45,6 +45,7 @@ class Block {
   const Launch& launch() const { return launch_; }
   Machine& machine() { return machine_; }
   OperationId operation() const { return operation_; }
+  int device() const { return device_; }
   uint32_t index() const { return index_; }
   int thread_count() const { return thread_count_; }
   Released& released() { return released_; }
@@ -70,6 +71,7 @@ class Block {
   const Launch& launch_;
   Machine& machine_;
   OperationId operation_;
+  int device_;
   common::Random& random_;
   int thread_count_;
   uint32_t index_ = 0;

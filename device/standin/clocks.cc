@@ -10,14 +10,17 @@ void Merge(StreamClock& into, const StreamClock& from) {
   for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-OperationId Operations::Add(std::string name, int stream, StreamClock clock) {
-  operations_.push_back({std::move(name), stream, std::move(clock)});
+OperationId Operations::Add(std::string name, int stream, StreamClock clock, int device) {
+  settled_.try_emplace(device, first_);
+  operations_.push_back({std::move(name), stream, std::move(clock), device});
   return first_ + static_cast<OperationId>(operations_.size()) - 1;
 }
 
-void Operations::Settle() {
-  first_ += static_cast<OperationId>(operations_.size());
-  operations_.clear();
+void Operations::Settle(int device) {
+  settled_[device] = first_ + static_cast<OperationId>(operations_.size());
+  OperationId all = settled_[device];
+  for (const auto& [other, settled] : settled_) all = std::min(all, settled);
+  for (; first_ < all; ++first_) operations_.pop_front();
 }
 
 bool Operations::Ordered(OperationId before, OperationId now) const {

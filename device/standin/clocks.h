@@ -10,6 +10,8 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,21 +33,25 @@ void Merge(StreamClock& into, const StreamClock& from);
 
 class Operations {
  public:
-  // The operation at `clock[stream]` of its stream.
-  OperationId Add(std::string name, int stream, StreamClock clock);
-  // All operations so far are ordered before all that follow.
-  void Settle();
+  // The operation at `clock[stream]` of its stream, about to run on a device.
+  OperationId Add(std::string name, int stream, StreamClock clock, int device = 0);
+  // All operations of a device so far are ordered before all of it that follow. What is so for each
+  // device, is forgotten, and before all that follow.
+  void Settle(int device = 0);
   bool Ordered(OperationId before, OperationId now) const;
   const std::string& NameOf(OperationId id) const;
+  int DeviceOf(OperationId id) const { return id < first_ ? 0 : operations_[id - first_].device; }
 
  private:
   struct Operation {
     std::string name;
     int stream;
     StreamClock clock;
+    int device;
   };
-  OperationId first_ = kLoaded + 1;  // the id of operations_[0]; those below are settled
-  std::vector<Operation> operations_;
+  OperationId first_ = kLoaded + 1;  // the id of operations_[0]; those below are forgotten
+  std::deque<Operation> operations_;
+  std::map<int, OperationId> settled_;  // by device: up to which operation
 };
 
 // An access: who, when, where in the source.

@@ -46,37 +46,43 @@ DeviceMemory::~DeviceMemory() {
   close(file_);
 }
 
-Region* DeviceMemory::Insert(Region::Kind kind, uint64_t begin, uint64_t bytes, std::byte* data) {
-  std::string name = kind == Region::Kind::kDevice ? "global" : "pinned";
+Region* DeviceMemory::Insert(Region::Kind kind, int device, uint64_t begin, uint64_t bytes,
+                             std::byte* data) {
+  // The host's writes to its own memory are not seen: there, nothing counts as never written.
+  const bool of_host = kind != Region::Kind::kDevice;
+  std::string name = of_host ? "pinned" : "global";
   name += " #" + std::to_string(++count_);
+  if (device > 0) name += " of device " + std::to_string(device);
   auto& region = regions_[begin];
-  region =
-      std::make_unique<Region>(Region{kind, begin, bytes, data, std::move(name), Shadow(bytes)});
+  region = std::make_unique<Region>(
+      Region{kind, device, begin, bytes, data, std::move(name), Shadow(bytes, of_host)});
   return region.get();
 }
 
-Region* DeviceMemory::Allocate(uint64_t bytes) {
+Region* DeviceMemory::Allocate(uint64_t bytes, int device) {
   const uint64_t taken = (kSkew + bytes + 2 * kPage - 1) / kPage * kPage;  // and a page between
-  if (bytes > static_cast<uint64_t>(capacity_bytes_ - used_bytes_) || taken > kArenaBytes - next_) {
+  if (bytes > static_cast<uint64_t>(capacity_bytes_ - used_bytes(device)) ||
+      taken > kArenaBytes - next_) {
     return nullptr;
   }
   const uint64_t offset = next_ + kSkew;
   next_ += taken;
-  used_bytes_ += static_cast<int64_t>(bytes);
+  used_bytes_[device] += static_cast<int64_t>(bytes);
   std::memset(access_ + offset, 0xff, bytes);
-  return Insert(Region::Kind::kDevice, arena_ + offset, bytes, access_ + offset);
+  return Insert(Region::Kind::kDevice, device, arena_ + offset, bytes, access_ + offset);
 }
 
 Region* DeviceMemory::AllocatePinned(uint64_t bytes) {
   void* const data = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage + kPage);
   STRATA_CHECK(data != nullptr);
   Region* const region =
-      Insert(Region::Kind::kPinned, AddressOf(data), bytes, static_cast<std::byte*>(data));
+      Insert(Region::Kind::kPinned, 0, AddressOf(data), bytes, static_cast<std::byte*>(data));
   return region;
 }
 
 Region* DeviceMemory::Register(void* begin, uint64_t bytes) {
-  return Insert(Region::Kind::kRegistered, AddressOf(begin), bytes, static_cast<std::byte*>(begin));
+  return Insert(Region::Kind::kRegistered, 0, AddressOf(begin), bytes,
+                static_cast<std::byte*>(begin));
 }
 
 bool DeviceMemory::Free(uint64_t begin, bool device) {
@@ -86,7 +92,7 @@ bool DeviceMemory::Free(uint64_t begin, bool device) {
   }
   const Region& region = *found->second;
   if (device) {
-    used_bytes_ -= static_cast<int64_t>(region.bytes);
+    used_bytes_[region.device] -= static_cast<int64_t>(region.bytes);
     freed_[begin] = {region.bytes, region.name};
     const uint64_t offset = (begin - arena_) / kPage * kPage;
     fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
@@ -100,7 +106,8 @@ bool DeviceMemory::Free(uint64_t begin, bool device) {
 
 Region* DeviceMemory::Find(uint64_t address) {
   Region*& recent = recent_[address / kPage % recent_.size()];
-  if (recent != nullptr && recent->Holds(address, 0)) return recent;
+  // Not the one that ends there: another may begin.
+  if (recent != nullptr && recent->Holds(address, 1)) return recent;
   auto after = regions_.upper_bound(address);
   if (after == regions_.begin()) return nullptr;
   Region* const region = std::prev(after)->second.get();

@@ -22,6 +22,7 @@ namespace strata::standin {
 struct Region {
   enum class Kind : uint8_t { kDevice, kPinned, kRegistered };
   Kind kind;
+  int device;  // of kDevice
   uint64_t begin;
   uint64_t bytes;
   std::byte* data;  // where the stand-in accesses it
@@ -36,13 +37,14 @@ struct Region {
 
 class DeviceMemory {
  public:
+  // `capacity_bytes` on each device.
   explicit DeviceMemory(int64_t capacity_bytes);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // Filled with 0xff, which is NaN in every float type. Null: no room.
-  Region* Allocate(uint64_t bytes);
+  Region* Allocate(uint64_t bytes, int device = 0);
   // Pinned memory of the stand-in's own; what the caller has.
   Region* AllocatePinned(uint64_t bytes);
   Region* Register(void* begin, uint64_t bytes);
@@ -57,14 +59,18 @@ class DeviceMemory {
   bool IsDevice(uint64_t address) const { return address - arena_ < kArenaBytes; }
 
   int64_t capacity_bytes() const { return capacity_bytes_; }
-  int64_t used_bytes() const { return used_bytes_; }
+  int64_t used_bytes(int device) const {
+    const auto found = used_bytes_.find(device);
+    return found == used_bytes_.end() ? 0 : found->second;
+  }
 
  private:
-  static constexpr uint64_t kArenaBytes = uint64_t{1} << 40;
+  static constexpr uint64_t kArenaBytes = uint64_t{1} << 39;  // two fit under a thread sanitizer
 
-  Region* Insert(Region::Kind kind, uint64_t begin, uint64_t bytes, std::byte* data);
+  Region* Insert(Region::Kind kind, int device, uint64_t begin, uint64_t bytes, std::byte* data);
 
-  int64_t capacity_bytes_, used_bytes_ = 0;
+  int64_t capacity_bytes_;
+  std::map<int, int64_t> used_bytes_;  // by device
   int file_ = -1;
   uint64_t arena_ = 0;           // the program's addresses
   std::byte* access_ = nullptr;  // the stand-in's

@@ -32,6 +32,8 @@ const char* NameOf(FindingKind kind) {
       return "host function";
     case FindingKind::kHostWrite:
       return "host write";
+    case FindingKind::kCollective:
+      return "collective";
     case FindingKind::kUnsupported:
       return "unsupported";
   }
@@ -46,6 +48,7 @@ void Findings::Report(FindingKind kind, const std::string& where, Site site,
   std::string line = std::string(NameOf(kind)) + ": " + text;
   if (site != 0) line += " at " + TextOf(site);
   findings_.push_back({kind, std::move(line)});
+  if (at_each) at_each(findings_.back());
 }
 
 std::vector<Finding> Findings::Take() {

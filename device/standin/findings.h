@@ -6,6 +6,7 @@
 #define STRATA_DEVICE_STANDIN_FINDINGS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <ostream>
 #include <set>
@@ -29,6 +30,7 @@ enum class FindingKind : uint8_t {
   kDefaultStream,     // an operation on stream 0
   kHostFunction,      // a host function called the runtime
   kHostWrite,         // the host changed pinned memory that a copy had yet to read
+  kCollective,        // members of a communicator disagree, or one is not used as NCCL asks
   kUnsupported,       // the stand-in does not know it: nothing is said of what follows
 };
 
@@ -47,6 +49,7 @@ class Findings {
   // `where` names the operation (a kernel, a copy); with `kind` and `site` it makes a finding one.
   void Report(FindingKind kind, const std::string& where, Site site, const std::string& text);
   std::vector<Finding> Take();
+  std::function<void(const Finding&)> at_each;  // is told of each; may be null
 
   // Ids are below 2^18; what comes after counts as unknown.
   Site SiteOf(const std::string& place);

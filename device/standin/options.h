@@ -25,8 +25,15 @@ struct Options {
   ThreadOrder thread_order = ThreadOrder::kRandom;
   uint64_t seed = 1;
   bool check = true;  // accesses to memory; without, kernels run faster
-  int64_t device_bytes = int64_t{1} << 30;
-  int64_t instruction_limit = 50'000'000;  // of a block, counted by warp: more is a finding
+  // A finding is printed, and every call from then on returns cudaErrorAssert: for programs that
+  // are no tests.
+  bool fail_at_finding = false;
+  int device_count = 1;
+  int64_t device_bytes = int64_t{1} << 30;  // of each
+  int64_t instruction_limit = 50'000'000;   // of a block, counted by warp: more is a finding
+  // Of a host thread that waits for what other threads' devices must do: when nothing has happened
+  // for so long, it is a deadlock.
+  double patience_seconds = 30;
 };
 
 }  // namespace strata::standin

@@ -1,6 +1,8 @@
 #include "device/standin/runtime.h"
 
-#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,11 @@ std::unique_ptr<Runtime>& Instance() {
   return *instance;
 }
 
+std::condition_variable_any& Changed() {
+  static auto* const changed = new std::condition_variable_any;
+  return *changed;
+}
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 }  // namespace
@@ -24,9 +31,9 @@ void Faults::FailCall(std::string name, int64_t count, cudaError_t error) {
   calls_[std::move(name)] = {count, error};
 }
 
-bool Faults::CountOperation() {
-  if (operation_.left > 0 && --operation_.left == 0) Stick(operation_.error);
-  return sticky_ == cudaSuccess;
+bool Faults::CountOperation(int device) {
+  if (operation_.left > 0 && --operation_.left == 0) Stick(device, operation_.error);
+  return sticky(device) == cudaSuccess;
 }
 
 cudaError_t Faults::CountCall(const char* name) {
@@ -36,7 +43,44 @@ cudaError_t Faults::CountCall(const char* name) {
 }
 
 Runtime::Runtime(const Options& options) : machine_(options), streams_(machine_) {
-  streams_.may_run = [this] { return faults_.CountOperation(); };
+  streams_.may_run = [this](int device) { return faults_.CountOperation(device); };
+  streams_.has_failed = [this](int device) { return faults_.sticky(device) != cudaSuccess; };
+  streams_.fail_all = [this] {
+    for (int device = 0; device < machine_.options.device_count; ++device) {
+      faults_.Stick(device, cudaErrorLaunchTimeout);
+    }
+    NoteChange();
+  };
+  if (options.fail_at_finding) {
+    machine_.findings.at_each = [this](const Finding& finding) {
+      std::fprintf(stderr, "stand-in of CUDA: %s\n", finding.text.c_str());
+      for (int device = 0; device < machine_.options.device_count; ++device) {
+        faults_.Stick(device, cudaErrorAssert);
+      }
+    };
+  }
+  streams_.let_others_act = [this] { return LetOthersAct(machine_.options.patience_seconds); };
+  streams_.let_others_act_shortly = [this] { LetOthersAct(50e-6); };
+  streams_.changed = [this] { NoteChange(); };
+}
+
+bool Runtime::LetOthersAct(double seconds) {
+  using Seconds = std::chrono::duration<double>;
+  const uint64_t before = changes_;
+  const auto has_changed = [&] { return changes_ != before; };
+  if (!streams_.IsValueAwaited()) return Changed().wait_for(Mutex(), Seconds(seconds), has_changed);
+  // Values are written without a word.
+  constexpr double kMoment = 50e-6;
+  for (double waited = 0; waited < seconds; waited += kMoment) {
+    if (Changed().wait_for(Mutex(), Seconds(kMoment), has_changed)) return true;
+    if (streams_.IsValueThere()) return true;
+  }
+  return false;
+}
+
+void Runtime::NoteChange() {
+  ++changes_;
+  Changed().notify_all();
 }
 
 Runtime& Runtime::Get() {
@@ -49,6 +93,7 @@ void Runtime::Reset(const Options& options) {
   Instance() = nullptr;  // first: its memory is large
   Instance() = std::make_unique<Runtime>(options);
   last_error = cudaSuccess;
+  CurrentDevice() = 0;
 }
 
 std::recursive_mutex& Runtime::Mutex() {
@@ -57,7 +102,7 @@ std::recursive_mutex& Runtime::Mutex() {
 }
 
 Runtime::Module* Runtime::Load(size_t index) {
-  auto& module = modules_[index];
+  auto& module = modules_[{CurrentDevice(), index}];
   if (module != nullptr) return module.get();
   module = std::make_unique<Module>();
   const std::string_view text = TheRegistry().modules[index];
@@ -74,7 +119,7 @@ Runtime::Module* Runtime::Load(size_t index) {
   Stamp loaded;
   loaded.operation = kLoaded;
   for (const PtxVariable& variable : module->ptx.global) {
-    Region* const region = machine_.memory.Allocate(variable.bytes);
+    Region* const region = machine_.memory.Allocate(variable.bytes, CurrentDevice());
     if (region == nullptr) continue;
     region->name = PlainVariableName(variable.name);
     std::memset(region->data, 0, variable.bytes);
@@ -89,7 +134,7 @@ Runtime::Module* Runtime::Load(size_t index) {
 }
 
 Kernel* Runtime::FindKernel(const void* host) {
-  auto& kernel = kernels_[host];
+  auto& kernel = kernels_[{CurrentDevice(), host}];
   if (kernel != nullptr) return kernel.get();
   const auto registered = TheRegistry().kernels.find(host);
   if (registered == TheRegistry().kernels.end()) return nullptr;
@@ -122,7 +167,7 @@ Stream* Runtime::Find(cudaStream_t handle, const char* what) {
 }
 
 void Runtime::Enqueue(Stream& stream, std::string name, Action run) {
-  EnqueueMade(stream, std::move(name), [run = std::move(run)] { return run; });
+  EnqueueMade(stream, std::move(name), [run = std::move(run)] { return Made{.run = run}; });
 }
 
 void Runtime::EnqueueMade(Stream& stream, std::string name, ActionMaker make) {

@@ -29,20 +29,23 @@ struct Event {
   std::set<int> nodes;         // then: what is before it
 };
 
-// Errors that tests ask for, and the device's own: those stay until the process ends.
+// Errors that tests ask for, and the devices' own: those stay until the process ends.
 class Faults {
  public:
   void FailOperation(int64_t count, cudaError_t error);
   void FailCall(std::string name, int64_t count, cudaError_t error);
 
-  // Counts an operation about to run; false: it does not.
-  bool CountOperation();
+  // Counts an operation about to run on a device; false: it does not.
+  bool CountOperation(int device);
   // What a call of this name is to return.
   cudaError_t CountCall(const char* name);
-  void Stick(cudaError_t error) {
-    if (sticky_ == cudaSuccess) sticky_ = error;
+  void Stick(int device, cudaError_t error) { sticky_.emplace(device, error); }
+  cudaError_t sticky(int device) const {
+    const auto found = sticky_.find(device);
+    return found == sticky_.end() ? cudaSuccess : found->second;
   }
-  cudaError_t sticky() const { return sticky_; }
+  // Of the calling thread's device.
+  cudaError_t sticky() const { return sticky(CurrentDevice()); }
 
  private:
   struct Countdown {
@@ -51,7 +54,7 @@ class Faults {
   };
   Countdown operation_;
   std::map<std::string, Countdown> calls_;
-  cudaError_t sticky_ = cudaSuccess;
+  std::map<int, cudaError_t> sticky_;  // by device
 };
 
 // A kernel by the address of its host twin.
@@ -64,6 +67,14 @@ struct Kernel {
   }
 };
 
+// What a library on the runtime keeps there, so that it begins anew with it.
+class Extension {
+ public:
+  virtual ~Extension() = default;
+  // A host thread waits for a stream, or marks its end.
+  virtual void OnMark(Stream& stream, const char* what) = 0;
+};
+
 class Runtime {
  public:
   explicit Runtime(const Options& options);
@@ -74,9 +85,11 @@ class Runtime {
   static std::recursive_mutex& Mutex();
 
   Machine& machine() { return machine_; }
+  const Machine& machine() const { return machine_; }
   Streams& streams() { return streams_; }
   Faults& faults() { return faults_; }
 
+  // For the calling thread's device.
   // Errors: none of that name, or its PTX cannot be read (reported as a finding).
   Kernel* FindKernel(const void* host);
   // The address of a __device__ or __constant__ variable; 0: none.
@@ -87,6 +100,9 @@ class Runtime {
   // Hands an operation to a stream, or to the graph that it is recorded in.
   void Enqueue(Stream& stream, std::string name, Action run);
   void EnqueueMade(Stream& stream, std::string name, ActionMaker make);
+  // Waits for other host threads to change something; false: none did.
+  bool LetOthersAct(double seconds);
+  void NoteChange();
 
   std::set<std::unique_ptr<Event>> events;
   std::set<std::unique_ptr<Graph>> graphs;
@@ -94,6 +110,7 @@ class Runtime {
   std::set<std::unique_ptr<Capture>> captures;  // going on
   uint64_t events_recorded = 0;
   uint64_t host_functions_run = 0;
+  std::unique_ptr<Extension> extension;
 
  private:
   struct Module {
@@ -105,8 +122,10 @@ class Runtime {
   Machine machine_;
   Streams streams_;
   Faults faults_;
-  std::map<size_t, std::unique_ptr<Module>> modules_;
-  std::map<const void*, std::unique_ptr<Kernel>> kernels_;
+  // By device.
+  std::map<std::pair<int, size_t>, std::unique_ptr<Module>> modules_;
+  std::map<std::pair<int, const void*>, std::unique_ptr<Kernel>> kernels_;
+  uint64_t changes_ = 0;
 };
 
 // Whether calls of other streams' captures forbid the call (CUDA: "unsafe" calls).

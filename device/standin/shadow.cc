@@ -11,7 +11,7 @@ void Shadow::Split(Chunk& chunk, uint64_t begin, uint64_t end) const {
   if (chunk.generation != generation_) {
     chunk.generation = generation_;
     chunk.log2_bytes = 8;
-    chunk.cells.assign(1, Cell{});
+    chunk.cells.assign(1, first_);
   }
   const uint8_t needed = static_cast<uint8_t>(std::countr_zero(begin | end | kChunkBytes));
   if (needed >= chunk.log2_bytes) return;

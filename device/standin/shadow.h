@@ -29,8 +29,12 @@ class Shadow {
  public:
   static constexpr uint64_t kChunkBytes = 256;
 
-  explicit Shadow(uint64_t bytes) : chunks_((bytes + kChunkBytes - 1) / kChunkBytes) {}
-  // Forgets everything, as if nothing had been written.
+  // `written`: all of it, before the first operation.
+  explicit Shadow(uint64_t bytes, bool written = false)
+      : chunks_((bytes + kChunkBytes - 1) / kChunkBytes) {
+    if (written) first_.write.operation = kLoaded;
+  }
+  // Forgets everything, as it was at first.
   void Clear();
   // Calls `visit(Cell&, offset of the cell)` for each cell of a range, cut to fit it.
   template <typename Visit>
@@ -44,6 +48,7 @@ class Shadow {
   };
   void Split(Chunk& chunk, uint64_t begin, uint64_t end) const;
 
+  Cell first_;  // what each begins as
   uint32_t generation_ = 1;
   std::vector<Chunk> chunks_;
 };

@@ -8,7 +8,8 @@
 //   … calls of the runtime, kernels …
 //   EXPECT_THAT(standin::TakeFindings(), IsEmpty());
 //
-// The process has one device. Calls come from any thread; one runs at a time.
+// The process has Options::device_count devices. Calls come from any thread; one runs at a time,
+// and one that waits lets the others.
 #ifndef STRATA_DEVICE_STANDIN_STANDIN_H_
 #define STRATA_DEVICE_STANDIN_STANDIN_H_
 

@@ -304,6 +304,9 @@ Place Warp::Resolve(const Instruction& in, Space space, uint64_t address, uint64
   if (region == nullptr || !region->Holds(address, bytes)) {
     return Nowhere(in, lane, bytes, machine_.memory.Locate(address));
   }
+  if (region->kind == Region::Kind::kDevice && region->device != block_.device()) {
+    return Nowhere(in, lane, bytes, "another device's " + machine_.memory.Locate(address));
+  }
   const uint64_t offset = address - region->begin;
   ++region->changes;  // perhaps
   return {region->data + offset, &region->shadow, offset, 0, &region->name};

@@ -1,174 +1,233 @@
 #include "kernels/cuda/adamw.h"
 
-#include <limits>
-#include <type_traits>
-
-#include "kernels/cuda/testing.h"
+#include "kernels/adamw.h"
+#include "kernels/cuda/update_testing.h"
 #include "kernels/reference/adamw.h"
 
 namespace strata::kernels::cuda {
 namespace {
 
-// Less than a packet; packets with and without a rest; more than a block.
-constexpr int64_t kCounts[] = {1, 7, 8, 2051, 4096};
+constexpr AdamWRates kRates{.epsilon = 1e-6, .weight_decay = 0.1};
+constexpr double kApplied = 2, kLearningRate = 0.01, kClipFactor = 0.25;
 
-template <typename W, typename G>
-struct Types {
-  using Weight = W;
-  using Gradient = G;
-};
-using AllTypes = ::testing::Types<Types<float, float>, Types<float, BFloat16>,
-                                  Types<BFloat16, float>, Types<BFloat16, BFloat16>>;
+kernels::AdamWParams ParamsOf(bool decay) {
+  return {.learning_rate = kLearningRate,
+          .beta1 = kRates.beta1,
+          .beta2 = kRates.beta2,
+          .epsilon = kRates.epsilon,
+          .weight_decay = decay ? kRates.weight_decay : 0,
+          .step = static_cast<int64_t>(kApplied) + 1,
+          .grad_factor = kClipFactor};
+}
 
-template <typename T>
-class AdamWTest : public TypedCudaTest<T> {
+class AdamWTest : public standin::CudaTest {
  protected:
-  using W = typename T::Weight;
-  using G = typename T::Gradient;
+  using Segments = std::vector<UpdateSegment>;
+  using Kernel = decltype(&AdamW);
 
-  struct Outcome {
-    Floats master, m, v;
-    std::vector<W> weights;
-  };
-
-  struct Inputs {
-    explicit Inputs(int64_t count)
-        : gradient(testing::RandomOf<G>(count, 1)),
-          master(testing::Random(count, 2)),
-          m(testing::Random(count, 3, 0.1F)),
-          v(testing::Random(count, 4)) {
-      for (float& second : v) second = second * second;
-    }
-    std::vector<G> gradient;
-    Floats master, m, v;
-  };
-
-  // In arrays that begin `skip` elements after an aligned address.
-  Outcome Run(const Inputs& in, const AdamWParams& params, bool with_statistics, int64_t skip = 0) {
-    cudaStream_t stream = this->stream();
-    const int64_t count = static_cast<int64_t>(in.gradient.size()) - skip;
-    DeviceArray<G> gradient(in.gradient, stream);
-    DeviceArray<float> master(in.master, stream), m(in.m, stream), v(in.v, stream);
-    DeviceArray<W> weights(testing::As<W>(in.master), stream);
-    DeviceArray<GradientStatistics> statistics(1, stream);
-    DeviceArray<GradientStatistics> workspace(
-        GradientStatisticsWorkspaceBytes(count) / sizeof(GradientStatistics), stream);
-    STRATA_EXPECT_OK(ReadGradientStatistics(stream, count, gradient.data() + skip, false,
-                                            statistics.data(), workspace.data()));
-    W* out = weights.data() + skip;
-    if constexpr (std::is_same_v<W, float>) out = master.data() + skip;
-    STRATA_EXPECT_OK(AdamW(stream, count, params, with_statistics ? statistics.data() : nullptr,
-                           gradient.data() + skip, master.data() + skip, m.data() + skip,
-                           v.data() + skip, out));
-    Outcome outcome{master.ToHost(), m.ToHost(), v.ToHost(), weights.ToHost()};
-    if constexpr (std::is_same_v<W, float>) outcome.weights = outcome.master;
-    return outcome;
+  std::vector<UpdateBytes::Bytes> Run(UpdateBytes& numbers, const Segments& segments,
+                                      bool in_place = false, Kernel kernel = &AdamW,
+                                      const AdamWRates& rates = kRates) {
+    ScalarsOnDevice scalars(stream(), kApplied, kLearningRate, kClipFactor);
+    return numbers.OnTheDevice(stream(), in_place, [&](const NumbersOfUpdate& of) {
+      STRATA_EXPECT_OK(kernel(stream(), rates, scalars.Get(), segments, of));
+    });
   }
 
-  static reference::AdamWState Expected(const Inputs& in, const AdamWParams& params, double clip) {
-    reference::AdamWState state{testing::Widen(in.master), testing::Widen(in.m),
-                                testing::Widen(in.v)};
-    kernels::AdamWParams same;
-    same.learning_rate = params.learning_rate;
-    same.beta1 = params.beta1;
-    same.beta2 = params.beta2;
-    same.epsilon = params.epsilon;
-    same.weight_decay = params.weight_decay;
-    same.step = params.step;
-    same.grad_factor = params.grad_factor * clip;
-    reference::AdamW(same, testing::WidenOf(in.gradient), &state);
+  static std::vector<UpdateBytes::Bytes> OnTheCpu(UpdateBytes& numbers, const Segments& segments) {
+    device::ThreadPool pool(1);
+    return numbers.OnTheHost([&](const NumbersOfUpdate& of) {
+      for (const UpdateSegment& segment : segments) {
+        MixedAdamW({&pool}, segment.begin, segment.end, ParamsOf(segment.decay), of);
+      }
+    });
+  }
+
+  // Weights, m and v by the f64 reference, all elements with decay or all without.
+  static reference::AdamWState Expected(UpdateBytes& numbers, bool decay) {
+    const std::vector<Floats> before = numbers.Before();
+    reference::AdamWState state{testing::Widen(before[1]), testing::Widen(before[2]),
+                                testing::Widen(before[3])};
+    reference::AdamW(ParamsOf(decay), testing::Widen(numbers.Gradient()), &state);
     return state;
   }
-
-  static void ExpectState(const Outcome& outcome, const reference::AdamWState& expected) {
-    ExpectNumbers(outcome.master, expected.param);
-    ExpectNumbers(outcome.m, expected.m);
-    ExpectNumbers(outcome.v, expected.v);
-    EXPECT_EQ(testing::Back(outcome.weights), testing::Back(testing::As<W>(outcome.master)));
-  }
 };
-TYPED_TEST_SUITE(AdamWTest, AllTypes);
 
-constexpr AdamWParams kParams{.learning_rate = 0.01, .weight_decay = 0.1, .step = 3};
+const UpdateFormats kAllF32{.moments = {MomentFormat::kF32, MomentFormat::kF32}};
+const UpdateFormats kSmallest{NumberType::kBF16,
+                              NumberType::kBF16,
+                              MasterFormat::kRemainder,
+                              {MomentFormat::kSigned8, MomentFormat::kUnsigned8}};
 
-TYPED_TEST(AdamWTest, UpdateEqualsTheReferenceForEveryCount) {
-  for (const int64_t count : kCounts) {
-    const typename TestFixture::Inputs inputs(count);
-    const auto expected = this->Expected(inputs, kParams, 1);
-    this->InEachOrder([&] { this->ExpectState(this->Run(inputs, kParams, false), expected); });
+TEST_F(AdamWTest, F32EqualsTheReferenceForEveryCount) {
+  // Less than a thread's; with and without a rest; more than a round of a block.
+  for (const int64_t count : {1, 8, 2051, 4096}) {
+    const bool decay = count % 2 == 1;
+    UpdateBytes numbers(kAllF32, count);
+    const reference::AdamWState expected = Expected(numbers, decay);
+    InEachOrder([&] {
+      const auto values = numbers.Values(Run(numbers, {{0, count, decay}}));
+      ExpectNumbers(values[0], expected.param);
+      ExpectNumbers(values[2], expected.m);
+      ExpectNumbers(values[3], expected.v);
+    });
   }
 }
 
-TYPED_TEST(AdamWTest, UnalignedArraysAreUpdatedOneByOneAndTheRestIsKept) {
-  const typename TestFixture::Inputs inputs(300);
-  auto expected = this->Expected(inputs, kParams, 1);
-  expected.param[0] = inputs.master[0];
-  expected.m[0] = inputs.m[0];
-  expected.v[0] = inputs.v[0];
-  this->InEachOrder([&] { this->ExpectState(this->Run(inputs, kParams, false, 1), expected); });
+TEST_F(AdamWTest, EveryFormatHasTheCpusBits) {
+  using enum MomentFormat;
+  const Segments segments = {{0, 256, true}, {256, 768, false}};
+  const std::vector<UpdateFormats> all =
+      AllFormats({{kF32, kF32}, {kBF16, kBF16}, {kSigned8, kUnsigned8}, {kBF16, kUnsigned8}});
+  InEachOrder([&] {
+    for (const UpdateFormats& formats : all) {
+      SCOPED_TRACE(formats.Text());
+      UpdateBytes numbers(formats, 768);
+      ExpectSameBytes(Run(numbers, segments), OnTheCpu(numbers, segments));
+    }
+  });
 }
 
-TYPED_TEST(AdamWTest, AGradientThatIsTooLongIsClippedOnTheDevice) {
-  AdamWParams params = kParams;
-  params.grad_factor = 0.5;
-  params.clip = 2;
-  const typename TestFixture::Inputs inputs(2051);
-  double squares = 0;
-  for (const double g : testing::WidenOf(inputs.gradient)) squares += g * g;
-  const double norm = std::sqrt(squares) * params.grad_factor;
-  ASSERT_GT(norm, 4);
-  const auto expected = this->Expected(inputs, params, params.clip / (norm + 1e-6));
-  this->InEachOrder([&] { this->ExpectState(this->Run(inputs, params, true), expected); });
+// At a rate of 0 masters stay, so that what kernels read shows how they are rounded.
+TEST_F(AdamWTest, WeightsBetweenTwoNumbersAreRoundedAwayFromZero) {
+  Floats masters;
+  for (const float half : {0x1p-8F, 0x1p-11F}) {  // of the last places of bf16 and f16, at 1
+    for (const float size : {1.F, 3.F, -1.F, -0x1.8p5F, 0x1p-14F, -0x1p-23F, 6e4F}) {
+      masters.push_back(size * (1 + half));
+      masters.push_back(size * (1 + half - 0x1p-23F));
+    }
+  }
+  masters.insert(masters.end(), {0, 0x1p-25F, -0x1p-26F, 65520, 65519, -1e9F, 3e38F});
+  const auto count = static_cast<int64_t>(masters.size());
+  InEachOrder([&] {
+    for (const UpdateFormats& formats : AllFormats({{MomentFormat::kF32, MomentFormat::kF32}})) {
+      SCOPED_TRACE(formats.Text());
+      UpdateBytes numbers(formats, count);
+      WriteMaster(numbers.Numbers(&UpdateBytes::Data).weights, 0, count, masters.data());
+      ScalarsOnDevice scalars(stream(), kApplied, 0, 1);
+      const auto after = numbers.OnTheDevice(stream(), false, [&](const NumbersOfUpdate& of) {
+        STRATA_EXPECT_OK(AdamW(stream(), kRates, scalars.Get(), {{0, count, true}}, of));
+      });
+      const std::vector<Floats> values = numbers.Values(after);
+      EXPECT_TRUE(testing::SameBits(values[1], masters));
+      Floats rounded = masters;
+      for (float& weight : rounded) {
+        if (formats.weights == NumberType::kBF16) weight = ToFloat(RoundAwayToBFloat16(weight));
+        if (formats.weights == NumberType::kF16) weight = ToFloat(RoundAwayToFloat16(weight));
+      }
+      EXPECT_TRUE(testing::SameBits(values[0], rounded));
+    }
+  });
 }
 
-TYPED_TEST(AdamWTest, AGradientThatIsShortEnoughIsNotClipped) {
-  AdamWParams params = kParams;
-  params.clip = 1000;
-  const typename TestFixture::Inputs inputs(300);
-  const auto expected = this->Expected(inputs, params, 1);
-  this->InEachOrder([&] { this->ExpectState(this->Run(inputs, params, true), expected); });
+TEST_F(AdamWTest, VersionsMayShareTheirBytes) {
+  for (const UpdateFormats& formats : {kAllF32, kSmallest}) {
+    UpdateBytes numbers(formats, 4352);  // more than a round of a block
+    const Segments segments = {{0, 4352, true}};
+    const auto expected = OnTheCpu(numbers, segments);
+    InEachOrder([&] {
+      auto after = Run(numbers, segments, true);
+      EXPECT_EQ(after[0], numbers.arrays[0]);
+      ExpectSameBytes(after, expected);
+    });
+  }
 }
 
-TYPED_TEST(AdamWTest, NothingChangesWhereAGradientIsNotFinite) {
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    for (const int64_t at : {int64_t{0}, int64_t{1234}, int64_t{2050}}) {
-      typename TestFixture::Inputs inputs(2051);
-      inputs.gradient[at] = FromFloat<typename TypeParam::Gradient>(bad);
-      this->InEachOrder([&] {
-        const auto outcome = this->Run(inputs, kParams, true);
-        EXPECT_EQ(outcome.master, inputs.master);
-        EXPECT_EQ(outcome.m, inputs.m);
-        EXPECT_EQ(outcome.v, inputs.v);
+TEST_F(AdamWTest, UnalignedArraysAndSegmentsAreUpdatedOneByOneAndTheRestIsKept) {
+  const Segments segments = {{3, 100, true}, {100, 291, false}, {292, 300, true}};
+  InEachOrder([&] {
+    for (const UpdateFormats& formats : AllFormats({{MomentFormat::kF32, MomentFormat::kBF16}})) {
+      SCOPED_TRACE(formats.Text());
+      UpdateBytes numbers(formats, 301, 1);
+      ExpectSameBytes(Run(numbers, segments), OnTheCpu(numbers, segments));
+    }
+  });
+  UpdateBytes numbers(kSmallest, 1024, 4);  // scales stay aligned
+  const Segments blocks = {{256, 768, true}};
+  const auto expected = OnTheCpu(numbers, blocks);
+  InEachOrder([&] { ExpectSameBytes(Run(numbers, blocks), expected); });
+}
+
+TEST_F(AdamWTest, MoreSegmentsThanALaunchTakes) {
+  UpdateBytes numbers(kAllF32, 70 * 16);
+  Segments segments;
+  for (int64_t i = 0; i < 70; ++i) segments.push_back({i * 16, i * 16 + 16, i % 2 == 0});
+  const auto expected = OnTheCpu(numbers, segments);
+  InEachOrder([&] { ExpectSameBytes(Run(numbers, segments), expected); });
+}
+
+TEST_F(AdamWTest, MomentsMayForgetAll) {
+  UpdateBytes numbers(kAllF32, 300);
+  kernels::AdamWParams params = ParamsOf(false);
+  params.beta1 = params.beta2 = 0;
+  device::ThreadPool pool(1);
+  const auto expected = numbers.OnTheHost(
+      [&](const NumbersOfUpdate& of) { MixedAdamW({&pool}, 0, 300, params, of); });
+  AdamWRates rates = kRates;
+  rates.beta1 = rates.beta2 = 0;
+  InEachOrder([&] {
+    ExpectSameBytes(Run(numbers, {{0, 300, false}}, false, &AdamW, rates), expected);
+  });
+}
+
+TEST_F(AdamWTest, NothingChangesWhereThePredicateDoesNotHold) {
+  UpdateBytes numbers(kSmallest, 512);
+  const Segments segments = {{0, 512, true}};
+  const auto expected = OnTheCpu(numbers, segments);
+  for (const double apply : {0.0, 1.0}) {
+    for (const bool negated : {false, true}) {
+      InEachOrder([&] {
+        ScalarsOnDevice scalars(stream(), kApplied, kLearningRate, kClipFactor, apply);
+        const auto after = numbers.OnTheDevice(stream(), false, [&](const NumbersOfUpdate& of) {
+          STRATA_EXPECT_OK(AdamW(stream(), kRates, scalars.Get(negated), segments, of));
+        });
+        ExpectSameBytes(after, (apply != 0) != negated ? expected : numbers.next);
       });
     }
   }
 }
 
-template <typename T>
-class GradientStatisticsTest : public TypedCudaTest<T> {};
-TYPED_TEST_SUITE(GradientStatisticsTest, NumberTypes);
+// The first moment of s + 1, made with factor 1, stands where gradients do.
+TEST_F(AdamWTest, ASpeculativeUpdateIsCorrected) {
+  UpdateBytes numbers(kAllF32, 2051);
+  const std::vector<Floats> before = numbers.Before();
+  kernels::AdamWParams speculation = ParamsOf(true);
+  speculation.grad_factor = 1;
+  reference::AdamWState speculative{testing::Widen(before[1]), testing::Widen(before[2]),
+                                    testing::Widen(before[3])};
+  const Floats gradient = numbers.Gradient();
+  reference::AdamW(speculation, testing::Widen(gradient), &speculative);
+  const Floats speculative_m(speculative.m.begin(), speculative.m.end());
+  std::memcpy(numbers.arrays[0].data(), speculative_m.data(), speculative_m.size() * 4);
 
-TYPED_TEST(GradientStatisticsTest, SquaresOfTwoArraysAreAddedUp) {
-  for (const int64_t count : {1, 9, 30'011}) {
-    const auto a = testing::RandomOf<TypeParam>(count, 1), b = testing::RandomOf<TypeParam>(7, 2);
-    double squares = 0;
-    for (const double g : testing::WidenOf(a)) squares += g * g;
-    for (const double g : testing::WidenOf(b)) squares += g * g;
-    this->InEachOrder([&] {
-      cudaStream_t stream = this->stream();
-      DeviceArray<TypeParam> first(a, stream), second(b, stream);
-      DeviceArray<GradientStatistics> statistics(1, stream),
-          workspace(GradientStatisticsWorkspaceBytes(count) / sizeof(GradientStatistics), stream);
-      STRATA_EXPECT_OK(ReadGradientStatistics(stream, count, first.data(), false, statistics.data(),
-                                              workspace.data()));
-      STRATA_EXPECT_OK(ReadGradientStatistics(stream, 7, second.data(), true, statistics.data(),
-                                              workspace.data()));
-      const auto result = statistics.ToHost();
-      EXPECT_NEAR(result[0].squares, squares, 1e-6 * squares);
-      EXPECT_EQ(result[0].not_finite, 0u);
-    });
-  }
+  Floats param(2051), m(2051), v(2051);
+  device::ThreadPool pool(1);
+  kernels::AdamWFixUp({&pool}, 2051, ParamsOf(true), speculative_m.data(), before[1].data(),
+                      before[2].data(), before[3].data(), param.data(), m.data(), v.data());
+  InEachOrder([&] {
+    const auto values = numbers.Values(Run(numbers, {{0, 2051, true}}, false, &cuda::AdamWFixUp));
+    EXPECT_EQ(values[0], param);
+    EXPECT_EQ(values[2], m);
+    EXPECT_EQ(values[3], v);
+  });
+  // And that is the update that waits for the norm, within rounding.
+  reference::AdamWState expected{testing::Widen(before[1]), testing::Widen(before[2]),
+                                 testing::Widen(before[3])};
+  reference::AdamW(ParamsOf(true), testing::Widen(gradient), &expected);
+  ExpectNumbers(param, expected.param);
+  ExpectNumbers(m, expected.m);
+}
+
+TEST_F(AdamWTest, RefusesWhatItCannotUpdate) {
+  UpdateBytes numbers(kSmallest, 512);
+  const NumbersOfUpdate of = numbers.Numbers(&UpdateBytes::Data);
+  const auto refusal = [&](const UpdateSegment& segment) {
+    return AdamW(stream(), kRates, {}, {segment}, of).ToString();
+  };
+  EXPECT_NE(refusal({0, 300}).find("begin and end with one"), std::string::npos);
+  EXPECT_NE(refusal({16, 256}).find("begin and end with one"), std::string::npos);
+  EXPECT_NE(refusal({256, 0}).find("elements 256 to 0"), std::string::npos);
+  EXPECT_FALSE(cuda::AdamWFixUp(stream(), kRates, {}, {{0, 256}}, of).ok());
 }
 
 }  // namespace

@@ -3,13 +3,16 @@
 #define STRATA_KERNELS_CUDA_COMMON_CUH_
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "kernels/cuda/mistake.h"
 #include "kernels/number_types.h"
 
@@ -32,6 +35,7 @@ __device__ inline float ToF32(float value) { return value; }
 __device__ inline float ToF32(BFloat16 value) {
   return __uint_as_float(static_cast<uint32_t>(value.bits) << 16);
 }
+__device__ inline float ToF32(Float16 value) { return __half2float(__ushort_as_half(value.bits)); }
 
 template <typename T>
 __device__ T FromF32(float value);
@@ -43,6 +47,10 @@ template <>
 __device__ inline BFloat16 FromF32<BFloat16>(float value) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
 }
+template <>
+__device__ inline Float16 FromF32<Float16>(float value) {
+  return {__half_as_ushort(__float2half_rn(value))};
+}
 
 // As many T as 16 bytes have.
 template <typename T>
@@ -52,9 +60,12 @@ template <typename T>
 __device__ __forceinline__ void Unpack(uint32_t word, float* values) {
   if constexpr (sizeof(T) == 4) {
     values[0] = __uint_as_float(word);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     values[0] = __uint_as_float(word << 16);
     values[1] = __uint_as_float(word & 0xffff0000u);
+  } else {
+    values[0] = ToF32(T{static_cast<uint16_t>(word)});
+    values[1] = ToF32(T{static_cast<uint16_t>(word >> 16)});
   }
 }
 template <typename T>
@@ -62,8 +73,8 @@ __device__ __forceinline__ uint32_t Pack(const float* values) {
   if constexpr (sizeof(T) == 4) {
     return __float_as_uint(values[0]);
   } else {
-    const uint32_t high = __bfloat16_as_ushort(__float2bfloat16_rn(values[1]));
-    return high << 16 | __bfloat16_as_ushort(__float2bfloat16_rn(values[0]));
+    const uint32_t high = FromF32<T>(values[1]).bits;
+    return high << 16 | FromF32<T>(values[0]).bits;
   }
 }
 
@@ -152,6 +163,16 @@ inline unsigned BlocksFor(int64_t count, int threads) {
 // Along a grid's y, over whose rows kernels loop.
 inline unsigned RowsOfGrid(int64_t rows) {
   return static_cast<unsigned>(std::min<int64_t>(rows, 65535));
+}
+
+// For launches of the kernel with so many bytes of dynamic shared memory: more than any kernel may
+// have must be asked for.
+template <typename... Parameters>
+absl::Status AllowShared(const char* what, void (*kernel)(Parameters...), size_t bytes) {
+  constexpr size_t kWithoutAsking = 48 << 10;
+  if (bytes <= kWithoutAsking) return absl::OkStatus();
+  return StatusOf(what, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(bytes)));
 }
 
 template <typename... Parameters, typename... Arguments>

@@ -1,5 +1,7 @@
 #include "kernels/cuda/cross_entropy.h"
 
+#include <numeric>
+
 #include "kernels/cuda/testing.h"
 #include "kernels/reference/cross_entropy.h"
 
@@ -9,7 +11,7 @@ namespace {
 constexpr float kScale = 0.125f;
 
 // By packets and by elements; less and more than a block has threads.
-constexpr LossShape kShapes[] = {{1, 2}, {3, 7}, {4, 24}, {3, 1031}, {2, 5008}, {3, 56, 20}};
+constexpr LossShape kShapes[] = {{1, 2}, {3, 7}, {4, 24}, {3, 1031}, {1, 5008}, {3, 56, 20}};
 
 // The last row's is the last column, the second row is ignored.
 std::vector<int32_t> Targets(const LossShape& shape) {
@@ -55,8 +57,112 @@ TYPED_TEST(CrossEntropyTest, LossesAndGradientInPlaceEqualTheReference) {
                                                    values.data(), both.data()));
       EXPECT_EQ(both.ToHost(), forward.ToHost());
       ExpectNumbers(values.ToHost(), gradient);
+      DeviceArray<T> again(logits, this->stream());
+      DeviceArray<double> scale(Doubles{kScale}, this->stream());
+      STRATA_EXPECT_OK(CrossEntropyForwardBackward(this->stream(), shape, scale.data(),
+                                                   wanted.data(), again.data(), both.data()));
+      EXPECT_EQ(testing::Back(again.ToHost()), testing::Back(values.ToHost()));
     });
   }
+}
+
+// Parts by packets and by elements, less and more than a block has threads, one of a column.
+constexpr struct {
+  LossShape shape;
+  int64_t parts;
+} kCuts[] = {{{4, 3}, 3}, {{3, 14}, 2}, {{4, 24}, 3}, {{3, 1031}, 1}, {{2, 5008, 20}, 2}};
+
+// What each part's columns of the rows are.
+template <typename T>
+std::vector<T> Columns(const std::vector<T>& logits, int64_t vocab, int64_t first, int64_t count) {
+  std::vector<T> columns;
+  for (size_t row = 0; row < logits.size() / vocab; ++row) {
+    const auto begin = logits.begin() + row * vocab + first;
+    columns.insert(columns.end(), begin, begin + count);
+  }
+  return columns;
+}
+
+TYPED_TEST(CrossEntropyTest, PartsOfTheVocabularyGiveWholeRowsLossesAndTheirGradient) {
+  using T = TypeParam;
+  for (const auto& [shape, parts] : kCuts) {
+    const auto targets = Targets(shape);
+    const auto logits = testing::RandomOf<T>(shape.rows * shape.vocab, 1, 4);
+    const Doubles losses = Losses(shape, targets, logits);
+    const double expected = std::accumulate(losses.begin(), losses.end(), 0.0);
+    const auto gradient = reference::CrossEntropyGradient(shape.vocab, kScale, targets,
+                                                          testing::WidenOf(logits), shape.softcap);
+    const int64_t columns = shape.vocab / parts, of_part = shape.rows * 3;
+    this->InEachOrder([&, shape = shape, parts = parts] {
+      cudaStream_t stream = this->stream();
+      DeviceArray<int32_t> wanted(targets, stream);
+      DeviceArray<float> statistics(parts * of_part, stream);
+      DeviceArray<double> scale(Doubles{kScale}, stream);
+      for (const bool finish : {false, true}) {
+        for (int64_t p = 0; p < parts; ++p) {
+          const VocabularyPart part{shape.rows, columns, p * columns, shape.softcap};
+          DeviceArray<T> values(Columns(logits, shape.vocab, part.first, columns), stream);
+          DeviceArray<double> loss(Doubles{0.5}, stream);
+          if (!finish) {
+            STRATA_EXPECT_OK(CrossEntropyStatistics<T>(stream, part, wanted.data(), values.data(),
+                                                       statistics.data() + p * of_part));
+            STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream));
+            continue;
+          }
+          STRATA_EXPECT_OK(CrossEntropyFinish(stream, part, parts, scale.data(), wanted.data(),
+                                              statistics.data(), values.data(), loss.data()));
+          EXPECT_NEAR(loss.ToHost()[0], 0.5 + expected, kTolerance * expected);
+          ExpectNumbers(values.ToHost(), Columns(gradient, shape.vocab, part.first, columns));
+        }
+      }
+    });
+  }
+}
+
+// A part of what is masked has no sum; a NaN in any part reaches the loss of all.
+TYPED_TEST(CrossEntropyTest, PartsThatAreMaskedOrNotNumbersAreJoined) {
+  using T = TypeParam;
+  for (const float other : {-INFINITY, NAN}) {
+    const auto low = testing::As<T>(Floats(8, other)), high = testing::As<T>(Floats(8, 1.F));
+    this->InEachOrder([&] {
+      cudaStream_t stream = this->stream();
+      DeviceArray<T> first(low, stream), second(high, stream);
+      DeviceArray<int32_t> wanted(std::vector<int32_t>{9}, stream);
+      DeviceArray<float> statistics(6, stream);
+      DeviceArray<double> scale(Doubles{1}, stream), sum(Doubles{0}, stream);
+      STRATA_EXPECT_OK(CrossEntropyStatistics<T>(stream, {1, 8, 0}, wanted.data(), first.data(),
+                                                 statistics.data()));
+      STRATA_EXPECT_OK(CrossEntropyStatistics<T>(stream, {1, 8, 8}, wanted.data(), second.data(),
+                                                 statistics.data() + 3));
+      STRATA_EXPECT_OK(CrossEntropyFinish(stream, {1, 8, 0}, 2, scale.data(), wanted.data(),
+                                          statistics.data(), first.data(), sum.data()));
+      const double loss = sum.ToHost()[0], gradient = ToFloat(first.ToHost()[0]);
+      if (std::isnan(other)) {
+        EXPECT_TRUE(std::isnan(loss) && std::isnan(gradient));
+      } else {
+        EXPECT_NEAR(loss, std::log(8), 1e-6);
+        EXPECT_EQ(gradient, 0);
+      }
+    });
+  }
+}
+
+TYPED_TEST(CrossEntropyTest, NoRowsAreNoWorkAndNoColumnsAreRefused) {
+  using T = TypeParam;
+  this->InEachOrder([&] {
+    T* none = nullptr;
+    STRATA_EXPECT_OK(CrossEntropyForward<T>(this->stream(), {0, 5}, nullptr, none, nullptr));
+    STRATA_EXPECT_OK(CrossEntropyStatistics<T>(this->stream(), {0, 5, 0}, nullptr, none, nullptr));
+    STRATA_EXPECT_OK(CrossEntropyFinish<T>(this->stream(), {0, 5, 0}, 2, nullptr, nullptr, nullptr,
+                                           none, nullptr));
+    EXPECT_EQ(
+        CrossEntropyStatistics<T>(this->stream(), {3, 0, 4}, nullptr, none, nullptr).message(),
+        "cross entropy of 3 rows of 0 logits from 4 on");
+    EXPECT_EQ(CrossEntropyFinish<T>(this->stream(), {3, 5, 0}, 0, nullptr, nullptr, nullptr, none,
+                                    nullptr)
+                  .message(),
+              "cross entropy of 0 parts");
+  });
 }
 
 TYPED_TEST(CrossEntropyTest, ARowOfOneLogitHasNeitherLossNorGradient) {

@@ -84,5 +84,24 @@ TYPED_TEST(EmbeddingTest, TokensOfAnotherPartGiveZerosAndNoGradient) {
   });
 }
 
+TYPED_TEST(EmbeddingTest, NoRowsAreNoWorkNoEntriesGiveZerosAndNoChannelsAreRefused) {
+  using T = TypeParam;
+  this->InEachOrder([&] {
+    const T* none = nullptr;
+    DeviceArray<int32_t> tokens(std::vector<int32_t>{0, 5, -1}, this->stream());
+    DeviceArray<T> y(3 * 8, this->stream());
+    STRATA_EXPECT_OK(EmbeddingForward<T>(this->stream(), {0, 8, 0, 4}, nullptr, none, nullptr));
+    STRATA_EXPECT_OK(EmbeddingBackward(this->stream(), {0, 8, 0, 4}, nullptr, none, nullptr));
+    STRATA_EXPECT_OK(
+        EmbeddingForward<T>(this->stream(), {3, 8, 0, 0}, tokens.data(), none, y.data()));
+    STRATA_EXPECT_OK(
+        EmbeddingBackward<T>(this->stream(), {3, 8, 0, 0}, tokens.data(), y.data(), nullptr));
+    EXPECT_EQ(testing::Back(y.ToHost()), Floats(3 * 8));
+    EXPECT_EQ(
+        EmbeddingForward<T>(this->stream(), {3, 0, 2, 4}, tokens.data(), none, nullptr).message(),
+        "embedding of 3 tokens in 0 channels, from a table of 4 from 2 on");
+  });
+}
+
 }  // namespace
 }  // namespace strata::kernels::cuda

@@ -1,166 +1,14 @@
 // Mistakes planted in the kernels: the stand-in's checker finds each, in every order of threads.
-#include "device/standin/standin.h"
-#include "gmock/gmock.h"
 #include "kernels/cuda/activation.h"
-#include "kernels/cuda/adamw.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda/mistake.h"
-#include "kernels/cuda/rmsnorm.h"
+#include "kernels/cuda/mistakes_testing.h"
 #include "kernels/cuda/rope.h"
-#include "kernels/cuda/testing.h"
 
 namespace strata::kernels::cuda {
 namespace {
 
-using standin::Finding;
-using standin::FindingKind;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Field;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-auto Is(FindingKind kind) { return Field(&Finding::kind, kind); }
-
-class MistakesTest : public ::testing::Test {
- protected:
-  // With the mistake planted, `run` leaves a finding of the kind in the kernel, and none without.
-  template <typename Run>
-  void Finds(Mistake mistake, FindingKind kind, const char* kernel, Run run) {
-    using standin::ThreadOrder;
-    for (const ThreadOrder order :
-         {ThreadOrder::kAscending, ThreadOrder::kDescending, ThreadOrder::kRandom}) {
-      SCOPED_TRACE(static_cast<int>(order));
-      EXPECT_THAT(FindingsOf(Mistake::kNone, order, run), IsEmpty());
-      EXPECT_THAT(FindingsOf(mistake, order, run),
-                  Contains(AllOf(Is(kind), Field(&Finding::text, HasSubstr(kernel)))));
-    }
-  }
-
-  template <typename T>
-  DeviceArray<T> Array(int64_t count) {
-    return DeviceArray<T>(testing::RandomOf<T>(count, 1), stream_);
-  }
-
-  cudaStream_t stream_ = nullptr;
-
- private:
-  template <typename Run>
-  std::vector<Finding> FindingsOf(Mistake mistake, standin::ThreadOrder order, Run run) {
-    standin::Reset({.thread_order = order});
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    PlantMistake(mistake);
-    run();
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-    return standin::TakeFindings();
-  }
-};
-
-class RmsNormMistakesTest : public MistakesTest {
- protected:
-  static constexpr int64_t kRows = 3, kChannels = 1000;
-
-  void RunForward() {
-    auto x = Array<BFloat16>(kRows * kChannels), branch = Array<BFloat16>(kRows * kChannels),
-         w = Array<BFloat16>(kChannels), y = Array<BFloat16>(kRows * kChannels);
-    auto rstd = Array<float>(kRows);
-    STRATA_EXPECT_OK(AddRmsNormForward(stream_, {kRows, kChannels}, 1e-5f, x.data(), branch.data(),
-                                       w.data(), x.data(), y.data(), rstd.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  }
-  void RunBackward() {
-    constexpr int64_t kManyRows = 260;
-    auto dy = Array<float>(kManyRows * 33), x = Array<float>(kManyRows * 33), w = Array<float>(33),
-         rstd = Array<float>(kManyRows), dw = Array<float>(33);
-    DeviceArray<float> workspace(RmsNormBackwardWorkspaceBytes(kManyRows, 33) / sizeof(float),
-                                 stream_);
-    STRATA_EXPECT_OK(RmsNormBackward(stream_, {kManyRows, 33}, dy.data(), x.data(), w.data(),
-                                     rstd.data(), false, dy.data(), dw.data(), workspace.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  }
-};
-
-TEST_F(RmsNormMistakesTest, ForwardWithoutTheBarrierBeforeTheWarpsSumsAreReadIsARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "RmsNormForwardKernel",
-        [&] { RunForward(); });
-}
-
-TEST_F(RmsNormMistakesTest, ForwardPastTheLastRowIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "RmsNormForwardKernel",
-        [&] { RunForward(); });
-}
-
-TEST_F(RmsNormMistakesTest, BackwardWithoutTheBarrierBeforeTheNextRowsSumsIsARace) {
-  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "RmsNormBackwardKernel",
-        [&] { RunBackward(); });
-}
-
-TEST_F(RmsNormMistakesTest, ColumnSumsWithoutTheBarrierBeforeTheStripsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "ColumnSumsKernel",
-        [&] { RunBackward(); });
-}
-
-TEST_F(RmsNormMistakesTest, ColumnSumsPastTheLastColumnAreOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "ColumnSumsKernel", [&] { RunBackward(); });
-}
-
-class AdamWMistakesTest : public MistakesTest {
- protected:
-  void RunUpdate() {
-    auto gradient = Array<BFloat16>(1003), weights = Array<BFloat16>(1003);
-    auto master = Array<float>(1003), m = Array<float>(1003);
-    DeviceArray<float> v(Floats(1003, 0.5F), stream_);
-    STRATA_EXPECT_OK(AdamW(stream_, 1003, AdamWParams(), nullptr, gradient.data(), master.data(),
-                           m.data(), v.data(), weights.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  }
-  void RunStatistics() {
-    auto gradient = Array<float>(9000);
-    DeviceArray<GradientStatistics> statistics(1, stream_),
-        workspace(GradientStatisticsWorkspaceBytes(9000) / sizeof(GradientStatistics), stream_);
-    STRATA_EXPECT_OK(ReadGradientStatistics(stream_, 9000, gradient.data(), false,
-                                            statistics.data(), workspace.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  }
-};
-
-TEST_F(AdamWMistakesTest, UpdatePastTheLastElementIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AdamWKernel", [&] { RunUpdate(); });
-}
-
-TEST_F(AdamWMistakesTest, StatisticsWithoutTheBarrierBeforeTheWarpsSumsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "GradientStatisticsKernel",
-        [&] { RunStatistics(); });
-}
-
-TEST_F(AdamWMistakesTest, CombinedStatisticsWithoutTheBarrierBeforeSumsAreReadAreARace) {
-  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CombineStatisticsKernel",
-        [&] { RunStatistics(); });
-}
-
-TEST_F(AdamWMistakesTest, StatisticsByLanesOutsideTheirMaskAreAWarpMask) {
-  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "GradientStatisticsKernel",
-        [&] { RunStatistics(); });
-}
-
-class SwigluMistakesTest : public MistakesTest {};
-
-TEST_F(SwigluMistakesTest, ForwardPastTheLastColumnIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SwigluForwardKernel", [&] {
-    auto gate_up = Array<BFloat16>(3 * 2 * 1000), h = Array<BFloat16>(3 * 1000);
-    STRATA_EXPECT_OK(SwigluForward(stream_, 3, 1000, gate_up.data(), h.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  });
-}
-
-TEST_F(SwigluMistakesTest, BackwardPastTheLastColumnIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SwigluBackwardKernel", [&] {
-    auto gate_up = Array<float>(3 * 2 * 77), dh = Array<float>(3 * 77);
-    STRATA_EXPECT_OK(SwigluBackward(stream_, 3, 77, dh.data(), gate_up.data(), gate_up.data()));
-    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
-  });
-}
 
 class RopeMistakesTest : public MistakesTest {};
 
@@ -206,6 +54,52 @@ TEST_F(CrossEntropyMistakesTest, LanesOutsideTheirMaskAreAWarpMask) {
 
 TEST_F(CrossEntropyMistakesTest, PastTheLastRowIsOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyKernel", [&] { RunLoss(); });
+}
+
+class CrossEntropyPartsMistakesTest : public MistakesTest {
+ protected:
+  void RunParts() {
+    auto logits = Array<BFloat16>(2 * 1000);
+    auto statistics = Array<float>(2 * 3);
+    DeviceArray<double> scale(Doubles{1}, stream_), loss(Doubles{0}, stream_);
+    DeviceArray<int32_t> targets(std::vector<int32_t>{990, 70}, stream_);
+    const VocabularyPart part{2, 1000};
+    STRATA_EXPECT_OK(CrossEntropyStatistics<BFloat16>(stream_, part, targets.data(), logits.data(),
+                                                      statistics.data()));
+    STRATA_EXPECT_OK(CrossEntropyFinish(stream_, part, 1, scale.data(), targets.data(),
+                                        statistics.data(), logits.data(), loss.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(CrossEntropyPartsMistakesTest, StatisticsWithoutTheBarrierBeforeValuesAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CrossEntropyStatisticsKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, StatisticsWithoutTheBarrierBeforeReuseAreARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "CrossEntropyStatisticsKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, StatisticsPastTheLastRowAreOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyStatisticsKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, FinishPastTheLastPartIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyFinishKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, LossWithoutTheBarrierBeforeATileIsReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CrossEntropyPartsLossKernel",
+        [&] { RunParts(); });
+}
+
+TEST_F(CrossEntropyPartsMistakesTest, LossPastTheLastRowIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyPartsLossKernel",
+        [&] { RunParts(); });
 }
 
 class EmbeddingMistakesTest : public MistakesTest {
@@ -255,9 +149,9 @@ TEST_F(MistakesTest, ALaunchThatFailsIsAStatusWithTheKernelsName) {
   PlantMistake(Mistake::kNone);
   auto gate_up = Array<float>(2 * 8), h = Array<float>(8);
   standin::FailCall("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
-  EXPECT_THAT(SwigluForward(stream_, 1, 8, gate_up.data(), h.data()).ToString(),
-              HasSubstr("SwiGLU: "));
-  STRATA_EXPECT_OK(SwigluForward(stream_, 1, 8, gate_up.data(), h.data()));
+  EXPECT_THAT(GatedForward(stream_, 1, 8, Function::kSilu, gate_up.data(), h.data()).ToString(),
+              HasSubstr("gate: "));
+  STRATA_EXPECT_OK(GatedForward(stream_, 1, 8, Function::kSilu, gate_up.data(), h.data()));
 }
 
 }  // namespace

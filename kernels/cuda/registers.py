@@ -20,7 +20,7 @@ FUNCTION = re.compile(r"Compiling entry function '(\S+)'.*?(\d+) bytes spill sto
 def short(name: str) -> str:
     """A demangled name without namespaces, arguments and casts of its template's."""
     name = re.sub(r"strata::kernels::|cuda::|\(anonymous namespace\)::|<unnamed>::|^void ", "", name)
-    return re.sub(r"\((int|bool)\)", "", name.replace("(bool)1", "add").replace("(bool)0", "alone")).split("(")[0]
+    return re.sub(r"\((int|bool|Of)\)", "", name.replace("(bool)1", "add").replace("(bool)0", "alone")).split("(")[0]
 
 
 def main(architecture: str) -> int:

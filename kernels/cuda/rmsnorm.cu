@@ -1,7 +1,8 @@
 // A block per row forward; backward each of a fixed number of blocks takes every so-manieth row and
 // keeps its share of the weights' gradient in shared memory. A thread owns the same columns in
 // every row, so only the rows' sums are exchanged.
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/rmsnorm.h"
 
 namespace strata::kernels::cuda {
@@ -9,10 +10,12 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kBackwardBlocks = 256;
-constexpr int kColumns = 32, kStrips = 8;  // of a block of ColumnSumsKernel
-constexpr size_t kSharedWithoutAsking = 48 << 10;
 
 int64_t BackwardBlocks(int64_t rows) { return std::min(rows, kBackwardBlocks); }
+
+__device__ __forceinline__ float Normed(float x, float rstd, float weight) {
+  return x * rstd * weight;
+}
 
 template <typename T, int N, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
@@ -44,9 +47,24 @@ __global__ void __launch_bounds__(kThreads)
     Load(source + base + c, v);
     Load(w + c, weight);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = v[i] * scale * (weight[i] + offset);
+    for (int i = 0; i < N; ++i) v[i] = Normed(v[i], scale, weight[i] + offset);
     Store(y + base + c, v);
   }
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kThreads)
+    RmsNormReplayKernel(int64_t rows, int64_t channels, float offset, const T* x, const T* w,
+                        const float* rstd, T* y) {
+  ForRows<N>(rows, channels, [&](int64_t row, int64_t c) {
+    float v[N], weight[N];
+    Load(x + row * channels + c, v);
+    Load(w + c, weight);
+    const float scale = rstd[row];
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = Normed(v[i], scale, weight[i] + offset);
+    Store(y + row * channels + c, v);
+  });
 }
 
 // partial_dw[blocks, C], unless it is null.
@@ -106,25 +124,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// sums[columns] += partial[rows, columns], by strips of rows that are added in order.
-__global__ void __launch_bounds__(kColumns* kStrips)
-    ColumnSumsKernel(int rows, int columns, const float* partial, float* sums) {
-  __shared__ float strips[kStrips][kColumns];
-  const int column = blockIdx.x * kColumns + threadIdx.x;
-  const bool inside = column < columns || Planted(Mistake::kNoBound);
-  float sum = 0;
-  if (inside) {
-    for (int row = threadIdx.y; row < rows; row += kStrips) {
-      sum += partial[static_cast<int64_t>(row) * columns + column];
-    }
-  }
-  strips[threadIdx.y][threadIdx.x] = sum;
-  if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-  if (threadIdx.y != 0 || !inside) return;
-  for (int strip = 1; strip < kStrips; ++strip) sum += strips[strip][threadIdx.x];
-  sums[column] += sum;
-}
-
 absl::Status Check(const RmsNormShape& shape) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (shape.rows < 0 || shape.rows > kMost || shape.channels < 1 || shape.channels > kMost) {
@@ -160,6 +159,19 @@ absl::Status AddRmsNormForward(cudaStream_t stream, const RmsNormShape& shape, f
   return Forward<T, true>(stream, shape, epsilon, x, branch, w, sum, y, rstd);
 }
 
+template <typename T>
+absl::Status RmsNormReplay(cudaStream_t stream, const RmsNormShape& shape, const T* x, const T* w,
+                           const float* rstd, T* y) {
+  if (const absl::Status status = Check(shape); !status.ok() || shape.rows == 0) return status;
+  const bool by_packets = ByPackets<T>(shape.channels, x, w, y);
+  const auto [grid, threads] =
+      GridOfRows(shape.rows, by_packets ? shape.channels / kPacket<T> : shape.channels);
+  return Launch("RMS norm again",
+                by_packets ? &RmsNormReplayKernel<T, kPacket<T>> : &RmsNormReplayKernel<T, 1>, grid,
+                threads, 0, stream, shape.rows, shape.channels, shape.plus_one ? 1.f : 0.f, x, w,
+                rstd, y);
+}
+
 int64_t RmsNormBackwardWorkspaceBytes(int64_t rows, int64_t channels) {
   return BackwardBlocks(rows) * channels * static_cast<int64_t>(sizeof(float));
 }
@@ -179,19 +191,14 @@ absl::Status RmsNormBackward(cudaStream_t stream, const RmsNormShape& shape, con
                                                    channels, " channels: at most ",
                                                    kMostRmsNormChannels));
   }
-  if (shared > kSharedWithoutAsking) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-    if (error != cudaSuccess) return StatusOf("shared memory of the RMS norm's gradient", error);
-  }
   const int blocks = static_cast<int>(BackwardBlocks(rows));
   float* partial_dw = dw == nullptr ? nullptr : workspace;
-  const absl::Status status =
-      Launch("RMS norm's gradient", kernel, blocks, kThreads, shared, stream, rows, channels,
-             shape.plus_one ? 1.f : 0.f, dy, x, w, rstd, accumulate_dx, dx, partial_dw);
-  if (!status.ok() || dw == nullptr) return status;
-  return Launch("RMS norm's gradient, sums", &ColumnSumsKernel, BlocksFor(channels, kColumns),
-                dim3(kColumns, kStrips), 0, stream, blocks, channels, workspace, dw);
+  RETURN_IF_ERROR(AllowShared("RMS norm's gradient", kernel, shared));
+  RETURN_IF_ERROR(Launch("RMS norm's gradient", kernel, blocks, kThreads, shared, stream, rows,
+                         channels, shape.plus_one ? 1.f : 0.f, dy, x, w, rstd, accumulate_dx, dx,
+                         partial_dw));
+  if (dw == nullptr) return absl::OkStatus();
+  return AddPartialSums(stream, blocks, channels, channels, workspace, dw);
 }
 
 #define STRATA_INSTANTIATE(T)                                                                     \
@@ -199,6 +206,8 @@ absl::Status RmsNormBackward(cudaStream_t stream, const RmsNormShape& shape, con
                                           const T*, T*, float*);                                  \
   template absl::Status AddRmsNormForward<T>(cudaStream_t, const RmsNormShape&, float, const T*,  \
                                              const T*, const T*, T*, T*, float*);                 \
+  template absl::Status RmsNormReplay<T>(cudaStream_t, const RmsNormShape&, const T*, const T*,   \
+                                         const float*, T*);                                       \
   template absl::Status RmsNormBackward<T>(cudaStream_t, const RmsNormShape&, const T*, const T*, \
                                            const T*, const float*, bool, T*, float*, float*)
 STRATA_INSTANTIATE(float);

@@ -28,6 +28,11 @@ template <typename T>
 absl::Status AddRmsNormForward(cudaStream_t stream, const RmsNormShape& shape, float epsilon,
                                const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd);
 
+// y of a forward again, the same bits, from the rstd[N] that it wrote. y may be x.
+template <typename T>
+absl::Status RmsNormReplay(cudaStream_t stream, const RmsNormShape& shape, const T* x, const T* w,
+                           const float* rstd, T* y);
+
 int64_t RmsNormBackwardWorkspaceBytes(int64_t rows, int64_t channels);
 
 // The most channels whose weights' gradient is kept in shared memory.

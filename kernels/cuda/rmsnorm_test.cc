@@ -66,6 +66,24 @@ TYPED_TEST(RmsNormTest, AddAndNormIsTheNormOfTheRoundedSum) {
   }
 }
 
+TYPED_TEST(RmsNormTest, ReplayInPlaceGivesTheForwardsBits) {
+  using T = TypeParam;
+  for (const RmsNormShape& shape : kShapes) {
+    const auto x = testing::RandomOf<T>(shape.rows * shape.channels, 1, 3);
+    const auto w = testing::RandomOf<T>(shape.channels, 2);
+    this->InEachOrder([&] {
+      cudaStream_t stream = this->stream();
+      DeviceArray<T> values(x, stream), weights(w, stream), y(x.size(), stream);
+      DeviceArray<float> rstd(shape.rows, stream);
+      STRATA_EXPECT_OK(RmsNormForward(stream, shape, kEpsilon, values.data(), weights.data(),
+                                      y.data(), rstd.data()));
+      STRATA_EXPECT_OK(
+          RmsNormReplay(stream, shape, values.data(), weights.data(), rstd.data(), values.data()));
+      EXPECT_EQ(testing::Back(values.ToHost()), testing::Back(y.ToHost()));
+    });
+  }
+}
+
 TYPED_TEST(RmsNormTest, BackwardEqualsTheReferenceAndAddsToTheWeightsGradient) {
   using T = TypeParam;
   for (const RmsNormShape& shape : kShapes) {
@@ -111,6 +129,9 @@ TYPED_TEST(RmsNormTest, MoreChannelsThanSharedMemoryHoldsAreRefusedOnlyWithAWeig
               absl::StatusCode::kInvalidArgument);
     STRATA_EXPECT_OK(RmsNormBackward(this->stream(), {0, shape.channels}, none, none, none, &place,
                                      false, none, &place, &place));
+    STRATA_EXPECT_OK(RmsNormForward<T>(this->stream(), {0, 8}, kEpsilon, none, none, none, &place));
+    EXPECT_EQ(RmsNormReplay<T>(this->stream(), {3, 0}, none, none, &place, none).message(),
+              "RMS norm of 3 rows of 0 channels");
   });
 }
 

@@ -75,5 +75,17 @@ TYPED_TEST(RopeTest, AnOddWidthIsRefused) {
   });
 }
 
+TYPED_TEST(RopeTest, NoRowsAreNoWorkAndAnOddWidthIsRefused) {
+  using T = TypeParam;
+  this->InEachOrder([&] {
+    const auto apply = [&](const RopeShape& shape) {
+      return RopeApply<T>(this->stream(), shape, nullptr, nullptr, false, nullptr);
+    };
+    STRATA_EXPECT_OK(apply({0, 4, 2, 1, 16}));
+    EXPECT_EQ(apply({3, 4, 2, 1, 15}).message(),
+              "rope of 3 rows of 2 + 2 * 1 heads of 15, of which 15 turn, in sequences of 4");
+  });
+}
+
 }  // namespace
 }  // namespace strata::kernels::cuda

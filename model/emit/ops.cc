@@ -42,7 +42,7 @@ void Emit(TemplateBuilder& builder, const T& attributes, absl::Span<const View> 
     op.operands.push_back(Bind(view, specs[op.operands.size()].access));
   }
   if constexpr (ops::HasWorkspace<T>) {
-    const int64_t bytes = attributes.WorkspaceBytes({.threads = builder.threads()});
+    const int64_t bytes = attributes.WorkspaceBytes(builder.backend());
     if (bytes > 0) {
       op.operands.push_back(
           Write(builder.Local("workspace", bytes, program::SlotClass::kWorkspace)));

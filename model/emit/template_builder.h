@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/backend.h"
 #include "program/ir/template.h"
 
 namespace strata::model {
@@ -55,12 +56,12 @@ program::Operand Accumulate(const View& view);
 
 class TemplateBuilder {
  public:
-  // `threads`: with how many a rank computes; workspaces are sized for them.
-  TemplateBuilder(std::string name, int64_t threads) : threads_(threads) {
+  // `backend`: what a rank computes with; workspaces are sized for it.
+  TemplateBuilder(std::string name, const ops::Backend& backend) : backend_(backend) {
     result_.name = std::move(name);
   }
 
-  int64_t threads() const { return threads_; }
+  const ops::Backend& backend() const { return backend_; }
 
   // The formal of this role and index; made at the first call. Later calls name the same bytes.
   View Formal(program::Role role, int index, int64_t bytes, const std::string& name);
@@ -76,7 +77,7 @@ class TemplateBuilder {
   // starts; -1: none.
   using Ended = std::array<int, static_cast<size_t>(program::Stream::kCaller) + 1>;
 
-  const int64_t threads_;
+  const ops::Backend backend_;
   std::vector<Ended> ended_;  // per op
   program::Template result_;
 };

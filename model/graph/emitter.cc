@@ -16,7 +16,7 @@ int64_t CacheHalfBytes(int64_t context, int64_t kv_heads, int64_t head_size, pro
 
 Emitter::Emitter(const Graph& graph, const PassShape& shape,
                  const std::vector<WeightPlace>& weights, const std::string& name)
-    : graph_(graph), shape_(shape), weights_(weights), builder_(name, shape.threads) {
+    : graph_(graph), shape_(shape), weights_(weights), builder_(name, shape.backend) {
   STRATA_CHECK(graph.degree == shape.degree);
 }
 

@@ -27,7 +27,7 @@ struct PassShape {
   int64_t streamed_rows = 0;  // rows of streamed values that exist at once; 0: by their bytes
   int64_t context = 0;        // positions that a decode cache holds
   int64_t constant_rows = 0;  // of the rotary table
-  int64_t threads = 1;
+  ops::Backend backend = {};
   bool decodes = false;  // rows continue a sequence: kScalars has their position, kCache its past
 
   int64_t rows() const { return batch * sequence; }  // N

@@ -20,7 +20,7 @@ program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& s
                             const program::UpdateRange& range) {
   const int64_t count = range.count;
   STRATA_CHECK(count > 0 && range.first + count <= range.stride);
-  TemplateBuilder builder("adamw " + set.name, 1);
+  TemplateBuilder builder("adamw " + set.name, {});
   const auto values = [&](Role role, int index, const char* name) {
     return builder.Formal(role, index, count * 4, name);
   };

@@ -42,7 +42,7 @@ UpdateNumbers NumbersOf(const program::ParameterSet& set, const program::UpdateR
 }
 
 program::Template UpdateTemplate(std::string name, program::Op op, const UpdateNumbers& numbers) {
-  TemplateBuilder builder(std::move(name), 1);
+  TemplateBuilder builder(std::move(name), {});
   const ops::OperandSpecs specs = numbers.Operands();
   const int states = static_cast<int>(numbers.states().size());
   for (int i = 0; i < static_cast<int>(specs.size()); ++i) {

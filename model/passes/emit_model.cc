@@ -51,7 +51,7 @@ LayerShapes ShapesOf(const ModelSpec& spec, const EmitOptions& options) {
   shapes.train.streamed_rows = options.head_chunk_rows;
   shapes.train.context = spec.context;
   shapes.train.constant_rows = RopeTableRows(spec, options);
-  shapes.train.threads = options.threads;
+  shapes.train.backend = {.kind = options.backend, .threads = options.threads};
   shapes.decodes = options.tensor_degree == 1 && options.context_ranks == 1 &&
                    options.prefill_chunk > 0 && !options.documents;
   shapes.decode = shapes.train;

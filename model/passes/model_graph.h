@@ -9,6 +9,7 @@
 
 #include "model/graph/graph.h"
 #include "model/passes/recompute.h"
+#include "ops/backend.h"
 #include "program/ir/context_rows.h"
 
 namespace strata::model {
@@ -39,9 +40,11 @@ struct EmitOptions {
   program::ContextMethod context_method = program::ContextMethod::kRing;
   bool documents = false;  // several in a sequence, attention inside each; no decoding templates
   bool split_backward = false;  // also backward_input and backward_weight
-  int64_t threads = 1;          // of a rank's pool at most; workspaces are sized for them
-  int64_t set_alignment = 16;   // ParameterSet::alignment
-  int64_t set_ranges = 1;       // equal ranges that sets are padded to; see FlattenSet
+  // Whose kernels compute, and the threads of a rank's pool at most: workspaces are sized for them.
+  ops::BackendKind backend = ops::BackendKind::kCpu;
+  int64_t threads = 1;
+  int64_t set_alignment = 16;  // ParameterSet::alignment
+  int64_t set_ranges = 1;      // equal ranges that sets are padded to; see FlattenSet
   RecomputePlan recompute;
   // Names of tensors (whole ones, or parts of fused ones) that do not train; '*' stands for any
   // characters. All parts of a fused tensor or none.

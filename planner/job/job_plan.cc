@@ -90,6 +90,7 @@ program::UpdatePolicy PolicyOf(v1::ParallelSpec::UpdatePolicy policy) {
 void SetMemory(const v1::JobSpec& job, program::Plan& plan) {
   plan.update = PolicyOf(job.parallel().update_policy());
   if (job.parallel().spool() == v1::ParallelSpec::SPOOL_BF16) plan.spool = program::DType::kBF16;
+  if (OnAccelerator(job)) plan.tier = program::Tier::kDevice;
   if (!job.has_memory()) return;
   const v1::MemorySpec& memory = job.memory();
   plan.tier = program::Tier::kDevice;
@@ -147,6 +148,11 @@ model::EmitOptions EmitOptionsOf(const v1::JobSpec& job, const program::Plan& pl
 
 }  // namespace
 
+bool OnAccelerator(const v1::JobSpec& job) {
+  const std::string& device = job.resources().device();
+  return !device.empty() && device != "cpu";
+}
+
 program::Plan PlanOf(const v1::JobSpec& job) {
   const v1::ParallelSpec& parallel = job.parallel();
   program::Plan plan;
@@ -180,6 +186,7 @@ absl::StatusOr<DecidedJob> DecideJob(const v1::JobSpec& job, const model::ModelS
   plan.evaluate_batch = around.evaluate_sequences;
   model::EmitOptions emit = EmitOptionsOf(job, plan);
   emit.threads = around.threads;
+  if (OnAccelerator(job)) emit.backend = ops::BackendKind::kCuda;
   ASSIGN_OR_RETURN(emit.type, ComputeTypeOf(job.train().precision()));
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(model, emit));
   plan.durations = program::DurationsOf(graph);

@@ -29,6 +29,9 @@ struct DecidedJob {
   int64_t rope_table_rows = 0;
 };
 
+// Whether its ranks compute on devices with memory of their own.
+bool OnAccelerator(const v1::JobSpec& job);
+
 // The parallel plan as the job says it. The job is complete: defaults have been filled in.
 program::Plan PlanOf(const v1::JobSpec& job);
 

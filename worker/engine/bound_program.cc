@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "ops/embedding.h"
 
 namespace strata::worker {
 namespace {
@@ -40,11 +41,43 @@ int64_t BoundProgram::bytes() const {
   return sum;
 }
 
+absl::Status CheckLaidOut(const program::ProgramSet& set) {
+  for (const program::Program& program : set.programs) {
+    if (program.placements.size() != program.slots.size()) {
+      return absl::InvalidArgumentError("the program set has not been laid out");
+    }
+  }
+  if (set.scalars < 0 || set.scalars >= static_cast<int>(set.slots.size()) ||
+      set.slots[set.scalars].bytes < program::kScalarBytes) {
+    return absl::InvalidArgumentError("the program set has no scalar block");
+  }
+  return absl::OkStatus();
+}
+
+int64_t SmallestVocabulary(const program::ProgramSet& set) {
+  int64_t vocabulary = 0;
+  for (const program::Template& tmpl : set.templates) {
+    for (const program::Op& op : tmpl.ops) {
+      if (op.kind != program::OpKind::kEmbeddingForward) continue;
+      const auto lookup = ops::FromOp<ops::EmbeddingForward>(op);
+      if (!lookup.ok()) continue;  // refused where it is bound
+      const int64_t rows = lookup->vocab * set.groups.of(lookup->group);
+      vocabulary = vocabulary == 0 ? rows : std::min(vocabulary, rows);
+    }
+  }
+  return vocabulary;
+}
+
+std::string DescribeInstruction(const program::Program& program, const BoundProgram& bound,
+                                int action) {
+  const int instruction = bound.actions[action].instruction;
+  return absl::StrCat("instruction ", instruction, " (", program.instructions[instruction].label,
+                      ")");
+}
+
 std::string Describe(const program::ProgramSet& set, const program::Program& program,
                      const BoundProgram& bound, int action) {
-  const int instruction = bound.actions[action].instruction;
-  std::string text =
-      absl::StrCat("instruction ", instruction, " (", program.instructions[instruction].label, ")");
+  const std::string text = DescribeInstruction(program, bound, action);
   int index = 0;
   const program::Op* op = OpOf(set, program, bound, action, &index);
   if (op == nullptr) return text;

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "program/passes/expand.h"
+#include "worker/engine/accelerator.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/lanes.h"
@@ -88,6 +89,9 @@ struct BindingContext {
   std::array<OpEnvironment, kLaneCount> environments;
   HostOps* host = nullptr;  // for signals, on any stream
   SsdTier* ssd = nullptr;   // required where slots are on SSD; told what is moved
+  // Null: lanes complete all streams. Else it completes those that have a queue here.
+  Accelerator* accelerator = nullptr;
+  std::array<device::QueueStream*, program::kStreamCount> queues = {};
 };
 
 // Binds an expanded program, which is not needed afterwards. Errors name the action: "instruction
@@ -98,9 +102,17 @@ absl::StatusOr<BoundProgram> Bind(const program::Program& program,
                                   const program::ExpandedProgram& expanded,
                                   const BindingContext& context);
 
+// InvalidArgument: a set that was not laid out, or has no scalar block.
+absl::Status CheckLaidOut(const program::ProgramSet& set);
+// The smallest table that tokens index; 0: none.
+int64_t SmallestVocabulary(const program::ProgramSet& set);
+
 // "instruction 12 (forward block 3), op 4 (matmul)", as ExpandedProgram::Describe says it.
 std::string Describe(const program::ProgramSet& set, const program::Program& program,
                      const BoundProgram& bound, int action);
+// "instruction 12 (forward block 3)".
+std::string DescribeInstruction(const program::Program& program, const BoundProgram& bound,
+                                int action);
 // What it communicates; null: nothing.
 const program::Communication* CommunicationOf(const program::ProgramSet& set,
                                               const program::Program& program,

@@ -159,9 +159,16 @@ int64_t CollectiveScratchBytes(CollectiveOp op, DType dtype, int64_t bytes, int 
 absl::StatusOr<GroupTable> GroupTable::Create(
     const std::map<program::Group, std::vector<int>>& groups,
     collectives::Communicator* communicator) {
+  if (communicator == nullptr) return Create(groups, 0, nullptr);
+  return Create(groups, communicator->rank(), [communicator](absl::Span<const int> ranks) {
+    return communicator->CreateGroup(ranks);
+  });
+}
+
+absl::StatusOr<GroupTable> GroupTable::Create(
+    const std::map<program::Group, std::vector<int>>& groups, int self, const CreateGroup& create) {
   GroupTable table;
   for (const auto& [group, ranks] : groups) {
-    const int self = communicator == nullptr ? 0 : communicator->rank();
     const auto own = std::find(ranks.begin(), ranks.end(), self);
     const std::string name = Name(group);
     if (!ranks.empty() && own == ranks.end()) {
@@ -169,7 +176,7 @@ absl::StatusOr<GroupTable> GroupTable::Create(
           absl::StrCat("rank ", self, " is not in its own group ", name));
     }
     if (ranks.size() <= 1) continue;
-    if (communicator == nullptr) {
+    if (create == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("group ", name, " of ", ranks.size(), " ranks without a communicator"));
     }
@@ -177,7 +184,7 @@ absl::StatusOr<GroupTable> GroupTable::Create(
     member.size = static_cast<int>(ranks.size());
     member.index = static_cast<int>(own - ranks.begin());
     for (const Stream stream : kCommunicationStreams) {
-      ASSIGN_OR_RETURN(member.ids[static_cast<int>(stream)], communicator->CreateGroup(ranks));
+      ASSIGN_OR_RETURN(member.ids[static_cast<int>(stream)], create(ranks));
     }
   }
   return table;

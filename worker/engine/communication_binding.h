@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -30,6 +31,10 @@ class GroupTable {
   // share one. InvalidArgument: a group without this rank, or groups without a communicator.
   static absl::StatusOr<GroupTable> Create(const std::map<program::Group, std::vector<int>>& groups,
                                            collectives::Communicator* communicator);
+  // The same of the rank `self`, by what makes groups; null: nothing does.
+  using CreateGroup = std::function<absl::StatusOr<collectives::GroupId>(absl::Span<const int>)>;
+  static absl::StatusOr<GroupTable> Create(const std::map<program::Group, std::vector<int>>& groups,
+                                           int self, const CreateGroup& create);
 
   // 1 and 0 where the group is this rank alone.
   int size(program::Group group) const { return of(group).size; }

@@ -12,45 +12,18 @@
 #include "worker/engine/action_runner.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/bound_program.h"
+#include "worker/engine/collective_request.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/lanes.h"
 #include "worker/engine/one_at_a_time.h"
+#include "worker/engine/position.h"
+#include "worker/engine/queue_watch.h"
 #include "worker/engine/run_state.h"
 #include "worker/engine/slot_access.h"
 #include "worker/engine/ssd_tier.h"
 
 namespace strata::worker {
 namespace {
-
-using program::OpKind;
-
-// The clock of whoever gives none.
-const common::Clock* DefaultClock() {
-  static const common::MonotonicClock clock;
-  return &clock;
-}
-
-// A collective of the owner's own, on its way.
-struct Request {
-  collectives::Communicator* communicator;
-  RunState* state;
-  const collectives::Operation* operation;
-  std::optional<collectives::OperationId> id;
-
-  static bool Poll(void* self, int64_t) {
-    auto& request = *static_cast<Request*>(self);
-    if (!request.id.has_value()) {
-      const auto posted = request.communicator->Post(*request.operation);
-      if (!posted.ok()) request.state->Fail(posted.status());
-      if (!posted.ok()) return true;
-      request.id = *posted;
-      return false;
-    }
-    const absl::StatusOr<bool> done = request.communicator->Test(*request.id);
-    if (!done.ok()) request.state->Fail(done.status());
-    return !done.ok() || *done;
-  }
-};
 
 constexpr int kCompute = static_cast<int>(program::Stream::kCompute);
 constexpr int kHost = static_cast<int>(program::Stream::kHost);
@@ -65,11 +38,13 @@ class Engine::Implementation {
       : set_(std::move(set)),
         options_(options),
         host_(options.host),
-        device_(options.device == nullptr ? &own_device_ : options.device),
+        device_(options.accelerator != nullptr ? &options.accelerator->device().lanes()
+                : options.device == nullptr    ? &own_device_
+                                               : options.device),
         ssd_(options.ssd),
         host_node_(options.fixed_arenas ? ssd_.HostNode() : -1),
-        state_(options.clock == nullptr ? DefaultClock() : options.clock, options.communicator,
-               options.progress, options.trace),
+        state_(options.clock, options.communicator, options.accelerator, options.progress,
+               options.trace),
         runner_(&state_, options.communicator,
                 [this](int index, int action) { return Describe(index, action); }) {}
   ~Implementation();
@@ -99,29 +74,43 @@ class Engine::Implementation {
   std::string Describe(int index, int action) const {
     return worker::Describe(set_, set_.programs[index], bound_[index], action);
   }
-  std::string DescribePosition() const;
+  std::string DescribePosition() const {
+    return Position(&set_, &bound_, &state_, rank()).Describe();
+  }
 
  private:
   // The places that one step leaves on the streams.
   using Ends = std::array<std::unique_ptr<device::Event>, program::kStreamCount>;
 
-  absl::Status CheckSet() const;
+  absl::Status MakeGroups();
   absl::Status MakePools();
   absl::Status MakePlans();
   absl::Status MakePlan(const program::Instruction& call, const program::Op& op);
   absl::Status BindAll();
   absl::Status OpenStreams();
+  // What has the memory, the events, and the order of all streams.
+  device::Device* memory() const {
+    if (options_.accelerator != nullptr) return &options_.accelerator->device();
+    return device_;
+  }
+  absl::Status OpenQueues();
   // Prepares for a step of another program than the last.
   absl::Status Switch(int index);
   absl::Status IssueStep();
+  absl::Status RecordEnd(int stream);
   absl::Status Issue(int action);
+  absl::Status IssueOnQueue(int index, const BoundWork& work, device::QueueStream& queue);
   // Waits for a stream's end of the step before the last (or of the last), as exposed time.
   absl::Status AwaitEnds(Ends& ends);
   absl::Status AwaitEnd(Ends& ends, int stream);
   bool uses(int stream) const { return !bound_[current_].streams[stream].empty(); }
 
-  bool HasEnded(const BoundDependency& dependency, int index, int64_t step) const;
-  std::string DescribeStream(int stream, int index) const;
+  // Errors of devices end the engine as those of lanes do.
+  absl::Status Checked(absl::Status status) {
+    if (!status.ok()) state_.Fail(status);
+    return status.ok() ? status : state_.error();
+  }
+
   int rank() const { return options_.communicator == nullptr ? 0 : options_.communicator->rank(); }
 
   program::ProgramSet set_;  // what is bound points into it
@@ -148,16 +137,18 @@ class Engine::Implementation {
   std::vector<int64_t> steps_done_;  // per program, of all its runs
   StepMetrics metrics_;
 
-  std::optional<Lanes> lanes_;  // last: their threads use the rest
+  // Last: their threads use the rest.
+  std::optional<Lanes> lanes_;
+  std::optional<QueueWatch> watch_;
 };
 
 absl::Status Engine::Implementation::Open() {
-  RETURN_IF_ERROR(CheckSet());
-  ASSIGN_OR_RETURN(groups_, GroupTable::Create(options_.groups, options_.communicator));
+  RETURN_IF_ERROR(CheckLaidOut(set_));
+  RETURN_IF_ERROR(MakeGroups());
   RETURN_IF_ERROR(MakePools());
   RETURN_IF_ERROR(MakePlans());
-  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, device_, options_.fixed_arenas));
-  slots_.emplace(&set_, &*addresses_, &ssd_);
+  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, memory(), options_.fixed_arenas));
+  RETURN_IF_ERROR(OpenQueues());
   if (!addresses_->IsHostAccessible(set_.slots[set_.scalars])) {
     return absl::InvalidArgumentError("the scalar block lies where the host cannot reach it");
   }
@@ -167,16 +158,14 @@ absl::Status Engine::Implementation::Open() {
   return addresses_->Commit(host_node_);
 }
 
-absl::Status Engine::Implementation::CheckSet() const {
-  for (const program::Program& program : set_.programs) {
-    if (program.placements.size() != program.slots.size()) {
-      return absl::InvalidArgumentError("the program set has not been laid out");
-    }
+absl::Status Engine::Implementation::MakeGroups() {
+  Accelerator* const device = options_.accelerator;
+  if (device == nullptr || !device->communicates()) {
+    ASSIGN_OR_RETURN(groups_, GroupTable::Create(options_.groups, options_.communicator));
+    return absl::OkStatus();
   }
-  if (set_.scalars < 0 || set_.scalars >= static_cast<int>(set_.slots.size()) ||
-      set_.slots[set_.scalars].bytes < program::kScalarBytes) {
-    return absl::InvalidArgumentError("the program set has no scalar block");
-  }
+  const auto create = [device](absl::Span<const int> ranks) { return device->CreateGroup(ranks); };
+  ASSIGN_OR_RETURN(groups_, GroupTable::Create(options_.groups, rank(), create));
   return absl::OkStatus();
 }
 
@@ -223,17 +212,24 @@ absl::Status Engine::Implementation::MakePlans() {
 
 absl::Status Engine::Implementation::MakePlan(const program::Instruction& call,
                                               const program::Op& op) {
-  if (op.kind != OpKind::kMatMul) return absl::OkStatus();
-  const auto lane = LaneOf(op.stream == program::Stream::kCaller ? call.stream : op.stream);
+  if (op.kind != program::OpKind::kMatMul) return absl::OkStatus();
+  const program::Stream stream = op.stream == program::Stream::kCaller ? call.stream : op.stream;
+  if (options_.accelerator != nullptr && IsOnQueue(stream, false)) return absl::OkStatus();
+  const auto lane = LaneOf(stream);
   if (!lane.has_value()) return absl::OkStatus();  // refused where it is bound
   ASSIGN_OR_RETURN(const kernels::MatmulShape shape, MatmulShapeOf(op));
   return plans_[static_cast<int>(*lane)]->Get(shape).status();
 }
 
 absl::Status Engine::Implementation::BindAll() {
-  const int64_t vocabulary = VocabularyOf(set_);
-  BindingContext context{
-      .set = &set_, .addresses = &*addresses_, .groups = &groups_, .host = &host_, .ssd = &ssd_};
+  const int64_t vocabulary = SmallestVocabulary(set_);
+  BindingContext context{.set = &set_,
+                         .addresses = &*addresses_,
+                         .groups = &groups_,
+                         .host = &host_,
+                         .ssd = &ssd_,
+                         .accelerator = options_.accelerator,
+                         .queues = lanes_->queues()};
   for (int lane = 0; lane < kLaneCount; ++lane) {
     const bool compute = lane == static_cast<int>(LaneId::kCompute);
     const bool host = compute || lane == static_cast<int>(LaneId::kHost);
@@ -253,6 +249,20 @@ absl::Status Engine::Implementation::BindAll() {
   return absl::OkStatus();
 }
 
+// Before ops are bound to them.
+absl::Status Engine::Implementation::OpenQueues() {
+  device::QueueDevice* queues = nullptr;
+  if (options_.accelerator != nullptr) queues = &options_.accelerator->device();
+  slots_.emplace(&set_, &*addresses_, &ssd_, queues);
+  lanes_.emplace(device_, options_.communicator, queues);
+  RETURN_IF_ERROR(lanes_->OpenQueues(queues != nullptr && options_.accelerator->communicates()));
+  state_.SetQueues(lanes_->queues());
+  if (queues != nullptr && options_.progress != nullptr) {
+    watch_.emplace(&state_, &bound_, options_.progress);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Engine::Implementation::OpenStreams() {
   std::array<bool, program::kStreamCount> used{};
   int events = 0, end_times = 0;
@@ -267,17 +277,16 @@ absl::Status Engine::Implementation::OpenStreams() {
     RETURN_IF_ERROR(ssd_.Open(used));
   }
   for (int e = 0; e < events; ++e) {
-    ASSIGN_OR_RETURN(events_.emplace_back(), device_->CreateEvent());
+    ASSIGN_OR_RETURN(events_.emplace_back(), memory()->CreateEvent());
   }
   for (Ends& ends : ends_) {
     for (auto& end : ends) {
-      ASSIGN_OR_RETURN(end, device_->CreateEvent());
+      ASSIGN_OR_RETURN(end, memory()->CreateEvent());
     }
   }
   ASSIGN_OR_RETURN(request_end_, device_->CreateEvent());
   runner_.Reserve(end_times);
   const memory::NodeScope near(host_node_);
-  lanes_.emplace(device_, options_.communicator);
   return lanes_->Open(used);
 }
 
@@ -288,7 +297,10 @@ Engine::Implementation::~Implementation() {
       state_.Fail(absl::CancelledError("the engine was destroyed"));
     }
   }
-  for (Ends& ends : ends_) static_cast<void>(AwaitEnds(ends));
+  // Lanes that wait for a device that has failed wait for ever.
+  for (Ends& ends : ends_) {
+    if (!AwaitEnds(ends).ok()) device_->Stop();
+  }
 }
 
 absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
@@ -299,14 +311,18 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   if (state_.failed()) return state_.error();
   const double begin = state_.Now();
   metrics_ = {};
-  if (index != current_) RETURN_IF_ERROR(Switch(index));
-  RETURN_IF_ERROR(AwaitEnds(ends_[step_ % 2]));  // at most two steps are under way
-  runner_.BeginStep(step_, steps_done_[index], applied, state_.Now());
-  RETURN_IF_ERROR(IssueStep());
-  for (const int stream : {kCompute, kHost}) {
-    RETURN_IF_ERROR(ends_[step_ % 2][stream]->Synchronize());
+  if (options_.accelerator != nullptr) {
+    RETURN_IF_ERROR(Checked(options_.accelerator->CheckCommunication()));
   }
-  runner_.CountTail(kHost);
+  if (index != current_) RETURN_IF_ERROR(Switch(index));
+  RETURN_IF_ERROR(Checked(AwaitEnds(ends_[step_ % 2])));  // at most two steps are under way
+  runner_.BeginStep(step_, steps_done_[index], applied, state_.Now());
+  RETURN_IF_ERROR(Checked(IssueStep()));
+  for (const int stream : {kCompute, kHost}) {
+    RETURN_IF_ERROR(Checked(ends_[step_ % 2][stream]->Synchronize()));
+  }
+  // Of a queue it is not known when it last computed.
+  if (lanes_->queue(kCompute) == nullptr) runner_.CountTail(kHost);
   ++step_;
   ++steps_done_[index];
   metrics_.compute = runner_.compute();
@@ -329,11 +345,20 @@ absl::Status Engine::Implementation::Switch(int index) {
 
 absl::Status Engine::Implementation::IssueStep() {
   const int actions = static_cast<int>(bound_[current_].actions.size());
-  for (int a = 0; a < actions && !state_.failed(); ++a) RETURN_IF_ERROR(Issue(a));
+  absl::Status status;
+  for (int a = 0; a < actions && status.ok() && !state_.failed(); ++a) status = Issue(a);
+  if (!status.ok()) state_.Fail(status);  // what was issued passes
   for (int s = 0; s < program::kStreamCount; ++s) {
-    if (uses(s)) RETURN_IF_ERROR(lanes_->stream(s).Record(*ends_[step_ % 2][s]));
+    if (uses(s)) status.Update(RecordEnd(s));
   }
-  return absl::OkStatus();
+  return status;
+}
+
+absl::Status Engine::Implementation::RecordEnd(int stream) {
+  if (device::QueueStream* const queue = lanes_->queue(stream); queue != nullptr) {
+    RETURN_IF_ERROR(queue->Count(state_.CountOf(stream)));
+  }
+  return lanes_->stream(stream).Record(*ends_[step_ % 2][stream]);
 }
 
 absl::Status Engine::Implementation::Issue(int index) {
@@ -346,7 +371,9 @@ absl::Status Engine::Implementation::Issue(int index) {
   const int64_t code = ActionRunner::Code(index, step_);
   const BoundWork work = runner_.WorkOf(code);
   state_.NoteIssued(action.stream);
-  if (work.kind == BoundWork::kOperation) {
+  if (device::QueueStream* const queue = lanes_->queue(action.stream); queue != nullptr) {
+    RETURN_IF_ERROR(IssueOnQueue(index, work, *queue));
+  } else if (work.kind == BoundWork::kOperation) {
     RETURN_IF_ERROR(lanes_->polled(action.stream).LaunchPolled(runner_.Communicate(code)));
   } else if (work.kind == BoundWork::kOp) {
     RETURN_IF_ERROR(stream.Launch(runner_.RunOp(code)));
@@ -359,9 +386,31 @@ absl::Status Engine::Implementation::Issue(int index) {
   return action.event < 0 ? absl::OkStatus() : stream.Record(*events_[action.event]);
 }
 
+absl::Status Engine::Implementation::IssueOnQueue(int index, const BoundWork& work,
+                                                  device::QueueStream& queue) {
+  const BoundProgram& program = bound_[current_];
+  const BoundAction& action = program.actions[index];
+  absl::Status status;
+  if (work.kind == BoundWork::kOp) {
+    status = program.ops[work.index]();
+  } else {
+    const BoundCopy& copy = program.copies[work.index];
+    status = queue.Copy(copy.to, copy.from, copy.bytes);
+  }
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(Describe(current_, index), ": ", status.message()));
+  }
+  // Counted are whole instructions, for onlookers: between kernels a count costs its time.
+  const size_t next = index + 1;
+  const bool last =
+      next == program.actions.size() || program.actions[next].instruction != action.instruction;
+  return last ? queue.Count(state_.CountOf(action.stream)) : absl::OkStatus();
+}
+
 absl::Status Engine::Implementation::Drain() {
   if (current_ >= 0) {
-    for (Ends& ends : ends_) RETURN_IF_ERROR(AwaitEnds(ends));
+    for (Ends& ends : ends_) RETURN_IF_ERROR(Checked(AwaitEnds(ends)));
   }
   return state_.failed() ? state_.error() : absl::OkStatus();
 }
@@ -390,55 +439,13 @@ absl::Status Engine::Implementation::RunCollective(const collectives::Operation&
     return absl::FailedPreconditionError("there is no communicator");
   }
   if (state_.failed()) return state_.error();
-  Request request{options_.communicator, &state_, &operation, std::nullopt};
+  CollectiveRequest request{options_.communicator, &state_, &operation, std::nullopt};
   device::CpuStream& stream = *lanes_->requests();
-  RETURN_IF_ERROR(stream.LaunchPolled({&Request::Poll, &request, 0}));
+  RETURN_IF_ERROR(stream.LaunchPolled({&CollectiveRequest::Poll, &request, 0}));
   device::Event& end = *request_end_;
   RETURN_IF_ERROR(stream.Record(end));
   RETURN_IF_ERROR(end.Synchronize());
   return state_.failed() ? state_.error() : absl::OkStatus();
-}
-
-std::string Engine::Implementation::DescribePosition() const {
-  const int index = state_.active_program();
-  std::string text;
-  for (int s = 0; index >= 0 && s < program::kStreamCount; ++s) {
-    if (bound_[index].streams[s].empty() || state_.ended(s) >= state_.issued(s)) continue;
-    if (!text.empty()) text += "; ";
-    text += DescribeStream(s, index);
-  }
-  return text.empty() ? absl::StrCat("rank ", rank(), " is between steps") : text;
-}
-
-// Counters move while they are read: what is said was true of a moment close by.
-std::string Engine::Implementation::DescribeStream(int stream, int index) const {
-  const BoundProgram& program = bound_[index];
-  const std::vector<int32_t>& actions = program.streams[stream];
-  const int64_t ended = state_.ended(stream), length = static_cast<int64_t>(actions.size());
-  const int action = actions[ended % length];
-  const std::string where = Describe(index, action);
-  if (state_.running(stream) >= 0) {
-    const program::Communication* communication =
-        CommunicationOf(set_, set_.programs[index], program, action);
-    return communication == nullptr ? absl::StrCat("rank ", rank(), " runs ", where)
-                                    : absl::StrCat("rank ", rank(), " waits at ", where,
-                                                   " in group ", Name(communication->group));
-  }
-  for (const BoundDependency& dependency : program.DependenciesOf(program.actions[action])) {
-    if (HasEnded(dependency, index, ended / length)) continue;
-    return absl::StrCat("rank ", rank(), " holds ", where, " back until ",
-                        Describe(index, static_cast<int>(dependency.action)), " has ended");
-  }
-  return absl::StrCat("rank ", rank(), " is about to begin ", where);
-}
-
-bool Engine::Implementation::HasEnded(const BoundDependency& dependency, int index,
-                                      int64_t step) const {
-  const BoundProgram& program = bound_[index];
-  const int stream = program.actions[dependency.action].stream;
-  const int64_t length = static_cast<int64_t>(program.streams[stream].size());
-  const int64_t place = program.Place(static_cast<int>(dependency.action));
-  return state_.ended(stream) > (step - dependency.steps_back) * length + place;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(program::ProgramSet programs,

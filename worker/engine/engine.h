@@ -15,6 +15,8 @@
 //    (or as far ahead as the queues reach): its ops cost no hand-over;
 //  - kUpdate has a thread and a pool of its own, kHost and what copies a thread each;
 //  - all communication streams share one thread, which has one operation of each in flight at once.
+// With an accelerator, kCompute and what copies to and from the device are queues of its own, into
+// which the issuing thread launches; the other streams stay lanes, and events order both.
 // Lanes sleep when they have nothing to do. RunStep returns when kCompute and kHost have ended the
 // step; the other streams may go on under the next one, at most two steps being under way. Steps
 // allocate nothing. Queues are bounded, so two ranks' lists must be parts of one global order, as
@@ -22,7 +24,8 @@
 //
 // Nothing here touches device memory: host ops and results live in host slots, and where compute is
 // elsewhere the program itself moves them. Predicates are looked at in the host's scalar block, by
-// the lane that runs the action. (On a CPU rank the host reaches device memory too.)
+// the lane that runs the action, or by the device's kernel. (On a CPU rank the host reaches device
+// memory too.)
 #ifndef STRATA_WORKER_ENGINE_ENGINE_H_
 #define STRATA_WORKER_ENGINE_ENGINE_H_
 
@@ -45,6 +48,7 @@
 #include "memory/fixed_pages.h"
 #include "memory/ssd/ssd_store.h"
 #include "program/ir/program.h"
+#include "worker/engine/accelerator.h"
 #include "worker/engine/host_ops.h"
 #include "worker/engine/slot_access.h"
 #include "worker/engine/step_metrics.h"
@@ -58,6 +62,9 @@ struct EngineOptions {
   std::map<program::Group, std::vector<int>> groups;
   device::ThreadPool* pool = nullptr;   // constructed by the thread that will call RunStep
   device::CpuDevice* device = nullptr;  // null: one of the engine's own
+  // What computes and has the memory, and whose lanes are then used; null: the CPU. Create, and all
+  // that runs steps, on the thread that made it.
+  Accelerator* accelerator = nullptr;
   // Null in a world of one. From Create to the engine's end it belongs to the engine's
   // communication lane, Cancel apart; see RunCollective. Create makes one communicator group for
   // each symbolic group and stream, in a fixed order, so every rank of the world creates its
@@ -112,12 +119,12 @@ class Engine {
 
   // Between steps, on the thread that calls RunStep.
   double scalar(program::Scalar scalar) const;
-  // What the last RunStep took.
+  // What the last RunStep took; of an accelerator's queues nothing but the whole is known.
   const StepMetrics& metrics() const;
 
   // Bytes of a persistent slot (an index in ProgramSet::slots): version 0 is what a step that
   // starts with `applied` updates reads, 1 what it writes. After Drain, or while the program keeps
-  // away from them. Not of a slot on SSD.
+  // away from them. Not of a slot on SSD, or in memory that the host cannot reach.
   absl::Span<std::byte> SlotBytes(int slot, int version, int64_t applied) const;
 
   // The same of a slot in any tier, by copying.

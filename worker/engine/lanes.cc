@@ -60,8 +60,15 @@ std::optional<LaneId> LaneOf(Stream stream) {
   return std::nullopt;
 }
 
-Lanes::Lanes(device::CpuDevice* device, collectives::Communicator* communicator)
-    : device_(device), communicator_(communicator) {
+bool IsOnQueue(Stream stream, bool device_communicates) {
+  if (LaneOf(stream) == LaneId::kCommunication) return device_communicates;
+  return stream == Stream::kCompute || stream == Stream::kFetch || stream == Stream::kEvict ||
+         stream == Stream::kUpdateFetch || stream == Stream::kUpdateEvict;
+}
+
+Lanes::Lanes(device::CpuDevice* device, collectives::Communicator* communicator,
+             device::QueueDevice* queues)
+    : device_(device), communicator_(communicator), queues_(queues) {
   if (communicator_ != nullptr) {
     communication_ = std::make_unique<CommunicationLane>(device_->group(), communicator_);
     requests_ = device_->CreateStream(communication_.get());
@@ -73,20 +80,31 @@ Lanes::Lanes(device::CpuDevice* device, collectives::Communicator* communicator)
 
 Lanes::~Lanes() = default;
 
+absl::Status Lanes::OpenQueues(bool device_communicates) {
+  for (int s = 0; queues_ != nullptr && s < program::kStreamCount; ++s) {
+    if (!IsOnQueue(static_cast<Stream>(s), device_communicates)) continue;
+    ASSIGN_OR_RETURN(queue_streams_[s], queues_->CreateQueue());
+    streams_[s] = queue_streams_[s];
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Lanes::Open(const std::array<bool, program::kStreamCount>& used) {
   bool communicates = communicator_ != nullptr;
   for (int s = 0; s < program::kStreamCount; ++s) {
     const std::optional<LaneId> lane = LaneOf(static_cast<Stream>(s));
-    if (!used[s] || !lane.has_value()) continue;
+    if (!used[s] || !lane.has_value() || queue_streams_[s] != nullptr) continue;
     if (lane == LaneId::kCommunication) {
       polled_[s] = device_->CreateStream(communication_.get());
       streams_[s] = polled_[s];
       communicates = true;
-      continue;
+    } else {
+      ASSIGN_OR_RETURN(streams_[s],
+                       device_->CreateStream(lane == LaneId::kCompute ? device::Service::kIssuer
+                                                                      : device::Service::kThread));
     }
-    ASSIGN_OR_RETURN(streams_[s],
-                     device_->CreateStream(lane == LaneId::kCompute ? device::Service::kIssuer
-                                                                    : device::Service::kThread));
+    if (queues_ == nullptr) continue;
+    ASSIGN_OR_RETURN(streams_[s], queues_->Adopt(static_cast<device::CpuStream*>(streams_[s])));
   }
   if (communicates) communication_->Start();
   return absl::OkStatus();

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ops/embedding.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {
@@ -80,20 +79,6 @@ Binder FindBinder(OpKind kind) {
 }
 
 }  // namespace
-
-int64_t VocabularyOf(const program::ProgramSet& set) {
-  int64_t vocabulary = 0;
-  for (const program::Template& tmpl : set.templates) {
-    for (const program::Op& op : tmpl.ops) {
-      if (op.kind != program::OpKind::kEmbeddingForward) continue;
-      const auto lookup = ops::FromOp<ops::EmbeddingForward>(op);
-      if (!lookup.ok()) continue;  // refused where it is bound
-      const int64_t rows = lookup->vocab * set.groups.of(lookup->group);
-      vocabulary = vocabulary == 0 ? rows : std::min(vocabulary, rows);
-    }
-  }
-  return vocabulary;
-}
 
 absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                const OpEnvironment& environment) {

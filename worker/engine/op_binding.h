@@ -16,7 +16,6 @@
 #include "kernels/context.h"
 #include "kernels/matmul.h"
 #include "program/ir/op.h"
-#include "program/ir/program.h"
 #include "worker/engine/host_ops.h"
 
 namespace strata::worker {
@@ -60,9 +59,6 @@ struct OpEnvironment {
   int64_t vocabulary = 0;
   std::map<program::Group, int> group_indices = {};  // own, in groups of more than one rank
 };
-
-// For OpEnvironment: the rows of the smallest table that tokens index; 0: none.
-int64_t VocabularyOf(const program::ProgramSet& set);
 
 // Binds an op, collectives apart. InvalidArgument: operands or attributes are not as ops/ says;
 // FailedPrecondition: the kernel needs more workspace than it was given (both numbers are named);

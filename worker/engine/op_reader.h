@@ -51,6 +51,7 @@ class OpReader {
   const BoundOperand& operand(int index) const { return operands_[index]; }
   int operands() const { return static_cast<int>(operands_.size()); }
 
+  const program::Op& op() const { return op_; }
   const OpEnvironment& environment() const { return environment_; }
   kernels::Context context() const { return environment_.context; }
   // This rank's place in a group; 0: alone.

@@ -134,17 +134,32 @@ class ProgramBinder {
                        [this](const Operand& operand) { return IsOnSsd(operand); });
   }
 
+  device::QueueStream* QueueOf(const Action& action) const {
+    return context_.queues[static_cast<int>(action.stream)];
+  }
+  // Where an action of a queue is launched.
+  LaunchSite SiteOf(const Action& action) const {
+    LaunchSite site{.stream = QueueOf(action)};
+    if (!action.predicate.has_value()) return site;
+    site.decides = result_.scalars + static_cast<int>(action.predicate->scalar);
+    site.negated = action.predicate->negated;
+    return site;
+  }
+
   // What runs on the host touches what the host can reach; a transfer that is decided on the host
   // is made there.
   absl::Status CheckReach(const Action& action) const {
+    if (QueueOf(action) != nullptr) return absl::OkStatus();
     if (action.mechanism == Mechanism::kTransfer && IsOnSsd(action)) return absl::OkStatus();
     const bool host_op = action.op != nullptr && (action.op->kind == OpKind::kLoadBatch ||
                                                   action.op->kind == OpKind::kLoadScalars);
-    const bool host_copy = action.mechanism == Mechanism::kTransfer && action.predicate.has_value();
+    const bool host_copy = action.mechanism == Mechanism::kTransfer &&
+                           (action.predicate.has_value() || context_.accelerator != nullptr);
+    const bool host_communication = action.is_communication() && context_.accelerator != nullptr;
     const bool host_call =
         action.mechanism == Mechanism::kCall &&
         (action.stream == program::Stream::kHost || action.stream == program::Stream::kUpdate);
-    if (!host_op && !host_copy && !host_call) return absl::OkStatus();
+    if (!host_op && !host_copy && !host_communication && !host_call) return absl::OkStatus();
     for (const Operand& operand : OwnOperands(action)) {
       const program::Slot* slot = SlotOf(operand);
       if (slot == nullptr || context_.addresses->IsHostAccessible(*slot)) continue;
@@ -155,6 +170,9 @@ class ProgramBinder {
   }
 
   absl::StatusOr<BoundWork> BindWork(const Action& action, int64_t applied) {
+    if (QueueOf(action) != nullptr && action.mechanism == Mechanism::kSignal) {
+      return absl::UnimplementedError("a signal on a queue of the device");
+    }
     operands_.clear();
     for (const Operand& operand : OwnOperands(action)) {
       ASSIGN_OR_RETURN(const BoundOperand bound,
@@ -181,11 +199,24 @@ class ProgramBinder {
 
   absl::StatusOr<BoundWork> BindCall(const Action& action) {
     const LaneId lane = *LaneOf(action.stream);
+    const OpEnvironment& environment = context_.environments[static_cast<int>(lane)];
     WorkKey key = KeyOf(Word(action.op), static_cast<uint64_t>(lane));
+    if (QueueOf(action) == nullptr) {
+      if (const auto known = works_.find(key); known != works_.end()) return known->second;
+      ASSIGN_OR_RETURN(BoundOp run, BindOp(*action.op, operands_, environment));
+      return works_[std::move(key)] = AddOp(std::move(run));
+    }
+    const LaunchSite site = SiteOf(action);
+    AddSite(site, key);
     if (const auto known = works_.find(key); known != works_.end()) return known->second;
-    ASSIGN_OR_RETURN(BoundOp run,
-                     BindOp(*action.op, operands_, context_.environments[static_cast<int>(lane)]));
-    return works_[std::move(key)] = AddOp(std::move(run));
+    ASSIGN_OR_RETURN(BoundOp launch,
+                     context_.accelerator->BindOp(*action.op, operands_, environment, site));
+    return works_[std::move(key)] = AddOp(std::move(launch));
+  }
+
+  static void AddSite(const LaunchSite& site, WorkKey& key) {
+    key.push_back(Word(site.decides));
+    key.push_back(site.negated ? 1 : 0);
   }
 
   absl::StatusOr<BoundWork> BindCommunicationWork(const Action& action) {
@@ -199,6 +230,7 @@ class ProgramBinder {
     }
     ASSIGN_OR_RETURN(BoundCommunication bound,
                      BindCommunication(action, operands_, *context_.groups));
+    if (QueueOf(action) != nullptr) return BindOnQueue(action, bound, std::move(key));
     if (!bound.operation.has_value()) {
       key.push_back(static_cast<uint64_t>(action.communication.op));
       key.push_back(static_cast<uint64_t>(action.communication.bytes));
@@ -219,6 +251,26 @@ class ProgramBinder {
     return works_[std::move(key)] = Entry(BoundWork::kOperation, result_.operations.size());
   }
 
+  // Each is bound for itself: few, and the device's to compare.
+  absl::StatusOr<BoundWork> BindOnQueue(const Action& action, const BoundCommunication& bound,
+                                        WorkKey key) {
+    const LaunchSite site = SiteOf(action);
+    if (bound.operation.has_value()) {
+      if (site.decides != nullptr) {
+        return absl::UnimplementedError("the device cannot decide whether ranks communicate");
+      }
+      ASSIGN_OR_RETURN(BoundOp issue, context_.accelerator->BindOperation(*bound.operation, site));
+      const BoundWork work = AddOp(std::move(issue));
+      return action.op == nullptr ? work : works_[std::move(key)] = work;
+    }
+    // In a group of one: a copy, or nothing.
+    const bool moves = action.communication.op != program::CollectiveOp::kBarrier &&
+                       operands_.size() > 1 && operands_[0].data != operands_[1].data;
+    if (!moves) return AddOp([] { return absl::OkStatus(); });
+    result_.copies.push_back({operands_[1].data, operands_[0].data, action.communication.bytes});
+    return Entry(BoundWork::kCopy, result_.copies.size());
+  }
+
   absl::Status CheckGroup(const Action& action) const {
     const program::Group group = action.communication.group;
     if (context_.groups->size(group) == context_.set->groups.of(group)) return absl::OkStatus();
@@ -235,8 +287,19 @@ class ProgramBinder {
     const BoundCopy copy{operands_[1].data, operands_[0].data, operands_[0].bytes};
     const bool decided = action.predicate.has_value();
     WorkKey key = KeyOf(decided ? 1 : 2, 0);
+    const bool queued = decided && QueueOf(action) != nullptr;
+    const LaunchSite site = SiteOf(action);
+    if (queued) {
+      AddSite(site, key);
+      key.push_back(static_cast<uint64_t>(action.stream));
+    }
     if (const auto known = works_.find(key); known != works_.end()) return known->second;
     BoundWork& work = works_[std::move(key)];
+    if (queued) {
+      ASSIGN_OR_RETURN(BoundOp launch,
+                       context_.accelerator->BindCopy(copy.to, copy.from, copy.bytes, site));
+      return work = AddOp(std::move(launch));
+    }
     if (decided) {
       return work = AddOp([copy] {
                std::memcpy(copy.to, copy.from, copy.bytes);

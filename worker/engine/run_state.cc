@@ -3,6 +3,22 @@
 #include <utility>
 
 namespace strata::worker {
+namespace {
+
+const common::Clock* DefaultClock() {
+  static const common::MonotonicClock clock;
+  return &clock;
+}
+
+}  // namespace
+
+RunState::RunState(const common::Clock* clock, collectives::Communicator* communicator,
+                   Accelerator* accelerator, ProgressSink* progress, absl::Span<TraceRecord> trace)
+    : clock_(clock == nullptr ? DefaultClock() : clock),
+      communicator_(communicator),
+      accelerator_(accelerator),
+      progress_(progress),
+      trace_(trace) {}
 
 void RunState::BeginRun(int program) {
   active_program_.store(-1, std::memory_order_release);
@@ -10,6 +26,8 @@ void RunState::BeginRun(int program) {
     issued_[s].store(0, std::memory_order_relaxed);
     ended_[s].store(0, std::memory_order_relaxed);
     running_[s].store(-1, std::memory_order_relaxed);
+    if (queues_[s] == nullptr) continue;
+    counted_before_[s].store(queues_[s]->counted(), std::memory_order_relaxed);
   }
   active_program_.store(program, std::memory_order_release);
 }
@@ -26,6 +44,7 @@ void RunState::Fail(absl::Status status) {
     error_ = status;
     failed_.store(true, std::memory_order_release);
   }
+  if (accelerator_ != nullptr) accelerator_->AbortCommunication(status);
   if (communicator_ != nullptr) communicator_->Cancel(std::move(status));
 }
 

@@ -12,6 +12,8 @@
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "common/clock.h"
+#include "device/queue_device.h"
+#include "worker/engine/accelerator.h"
 #include "worker/engine/bound_program.h"
 #include "worker/engine/step_metrics.h"
 
@@ -19,16 +21,15 @@ namespace strata::worker {
 
 class RunState {
  public:
-  // Pointers are borrowed; all but the clock may be null.
+  // Pointers are borrowed and may be null; then the clock is the monotonic one.
   RunState(const common::Clock* clock, collectives::Communicator* communicator,
-           ProgressSink* progress, absl::Span<TraceRecord> trace)
-      : clock_(clock), communicator_(communicator), progress_(progress), trace_(trace) {}
+           Accelerator* accelerator, ProgressSink* progress, absl::Span<TraceRecord> trace);
 
   // ---- Any thread.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   absl::Status error();
-  // The first failure counts; it cancels the communicator. What is issued already passes through
-  // its stream without effect.
+  // The first failure counts; it cancels the communicator, and the device's communication. What is
+  // issued already passes through its stream without effect.
   void Fail(absl::Status status);
   double Now() const { return clock_->Now(); }
 
@@ -36,13 +37,28 @@ class RunState {
   // that runs (-1: none). A run is a row of steps of one program. Approximate while they change.
   int active_program() const { return active_program_.load(std::memory_order_acquire); }
   int64_t issued(int stream) const { return issued_[stream].load(std::memory_order_acquire); }
-  int64_t ended(int stream) const { return ended_[stream].load(std::memory_order_acquire); }
+  int64_t ended(int stream) const {
+    if (queues_[stream] != nullptr) return EndedOnQueue(stream);
+    return ended_[stream].load(std::memory_order_acquire);
+  }
   int running(int stream) const { return running_[stream].load(std::memory_order_acquire); }
 
+  // Whether a device's queue completes the stream; then nobody is told when its actions begin.
+  bool is_queue(int stream) const { return queues_[stream] != nullptr; }
+
   // ---- The issuing thread.
+  // Once, before anything runs. Borrowed.
+  void SetQueues(const std::array<device::QueueStream*, program::kStreamCount>& queues) {
+    queues_ = queues;
+  }
   // Begins a run: nothing may be under way.
   void BeginRun(int program);
   void NoteIssued(int stream) { Increment(issued_[stream]); }
+  // What a queue is to count up to when all that was issued has ended.
+  uint32_t CountOf(int stream) const {
+    return counted_before_[stream].load(std::memory_order_relaxed) +
+           static_cast<uint32_t>(issued(stream));
+  }
 
   // ---- The stream's lane.
   // Returns the time.
@@ -61,6 +77,12 @@ class RunState {
   void TakeBackground(StepMetrics& metrics);
 
  private:
+  // Less than 2³² actions are under way. What was counted is read first: it does not outrun what
+  // was issued.
+  int64_t EndedOnQueue(int stream) const {
+    const uint32_t counted = queues_[stream]->counted();
+    return issued(stream) - static_cast<int64_t>(CountOf(stream) - counted);
+  }
   void Trace(const TraceRecord& record);
   // One thread writes each counter.
   static void Increment(std::atomic<int64_t>& counter) {
@@ -69,6 +91,7 @@ class RunState {
 
   const common::Clock* clock_;
   collectives::Communicator* communicator_;
+  Accelerator* accelerator_;
   ProgressSink* progress_;
   absl::Span<TraceRecord> trace_;
   std::atomic<uint64_t> traced_{0};
@@ -78,6 +101,8 @@ class RunState {
   std::array<std::atomic<int64_t>, program::kPurposeCount> background_ns_{};
   std::array<std::atomic<int64_t>, program::kStreamCount> moving_ns_{}, moved_{};
   std::atomic<int> active_program_{-1};
+  std::array<device::QueueStream*, program::kStreamCount> queues_{};
+  std::array<std::atomic<uint32_t>, program::kStreamCount> counted_before_{};  // the run
 
   std::atomic<bool> failed_{false};
   std::mutex mutex_;

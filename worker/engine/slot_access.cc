@@ -25,7 +25,10 @@ void SlotAccess::Declare() {
 absl::Status SlotReader::Read(int slot, int version, int64_t applied, int64_t offset,
                               absl::Span<std::byte> to) {
   const std::byte* const from = addresses_->Bytes(slot, version, applied).data() + offset;
-  return AsFailure(queue_->Read(SsdClass::kCheckpoint, addresses_->OffsetOnSsd(from), to));
+  if (set_->slots[slot].tier == program::Tier::kSsd) {
+    return AsFailure(queue_->Read(SsdClass::kCheckpoint, addresses_->OffsetOnSsd(from), to));
+  }
+  return device_->CopyNow(to.data(), from, static_cast<int64_t>(to.size()));
 }
 
 absl::Status SlotAccess::Read(int slot, int version, int64_t applied, int64_t offset,
@@ -35,8 +38,7 @@ absl::Status SlotAccess::Read(int slot, int version, int64_t applied, int64_t of
   if (IsOnSsd(slot)) {
     return ssd_->Read(Stream::kCaller, SsdClass::kCheckpoint, addresses_->OffsetOnSsd(from), to);
   }
-  std::memcpy(to.data(), from, to.size());
-  return absl::OkStatus();
+  return Copy(slot, to.data(), from, static_cast<int64_t>(to.size()));
 }
 
 absl::Status SlotAccess::Write(int slot, int version, int64_t applied, int64_t offset,
@@ -46,8 +48,19 @@ absl::Status SlotAccess::Write(int slot, int version, int64_t applied, int64_t o
   if (IsOnSsd(slot)) {
     return ssd_->Write(Stream::kCaller, SsdClass::kCheckpoint, addresses_->OffsetOnSsd(to), from);
   }
-  std::memcpy(to, from.data(), from.size());
-  return absl::OkStatus();
+  return Copy(slot, to, from.data(), static_cast<int64_t>(from.size()));
+}
+
+absl::Status SlotAccess::Copy(int slot, std::byte* to, const std::byte* from, int64_t bytes) {
+  if (addresses_->IsHostAccessible(set_->slots[slot])) {
+    std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+  if (device_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(set_->slots[slot].name, " lies where the host cannot reach it"));
+  }
+  return device_->CopyNow(to, from, bytes);
 }
 
 std::vector<SlotPiece> SlotAccess::Pieces(int slot) const {
@@ -62,8 +75,11 @@ std::vector<SlotPiece> SlotAccess::Pieces(int slot) const {
   return pieces;
 }
 
+bool SlotAccess::IsNear(int slot) const { return addresses_->IsHostAccessible(set_->slots[slot]); }
+
 std::unique_ptr<SlotReader> SlotAccess::OpenReader() {
-  return std::unique_ptr<SlotReader>(new SlotReader(addresses_, ssd_->OpenQueue()));
+  auto queue = ssd_->store() == nullptr ? nullptr : ssd_->OpenQueue();
+  return std::unique_ptr<SlotReader>(new SlotReader(set_, addresses_, std::move(queue), device_));
 }
 
 absl::Status SlotAccess::CheckRange(int slot, int64_t offset, size_t bytes) const {

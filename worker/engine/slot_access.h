@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "device/queue_device.h"
 #include "program/ir/program.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/ssd_tier.h"
@@ -21,7 +22,8 @@ struct SlotPiece {
   int64_t offset = 0, bytes = 0;
 };
 
-// Reads slots on SSD on a thread of its own, while steps run that do not change them.
+// Reads slots on SSD, or in memory that the host does not reach, on a thread of its own, while
+// steps run that do not change them.
 class SlotReader {
  public:
   // As SlotAccess::Read.
@@ -30,18 +32,22 @@ class SlotReader {
 
  private:
   friend class SlotAccess;
-  SlotReader(const AddressMap* addresses, std::unique_ptr<memory::SsdQueue> queue)
-      : addresses_(addresses), queue_(std::move(queue)) {}
+  SlotReader(const program::ProgramSet* set, const AddressMap* addresses,
+             std::unique_ptr<memory::SsdQueue> queue, device::QueueDevice* device)
+      : set_(set), addresses_(addresses), queue_(std::move(queue)), device_(device) {}
 
+  const program::ProgramSet* const set_;
   const AddressMap* const addresses_;
-  const std::unique_ptr<memory::SsdQueue> queue_;
+  const std::unique_ptr<memory::SsdQueue> queue_;  // null: nothing is on SSD
+  device::QueueDevice* const device_;              // null: the host reaches all memory
 };
 
 class SlotAccess {
  public:
-  // All borrowed.
-  SlotAccess(const program::ProgramSet* set, const AddressMap* addresses, SsdTier* ssd)
-      : set_(set), addresses_(addresses), ssd_(ssd) {}
+  // All borrowed. `device`: of the bytes that the host does not reach; null where it reaches all.
+  SlotAccess(const program::ProgramSet* set, const AddressMap* addresses, SsdTier* ssd,
+             device::QueueDevice* device)
+      : set_(set), addresses_(addresses), ssd_(ssd), device_(device) {}
 
   // Before the SSD tier opens: tells it of all that Read and Write may ask of it.
   void Declare();
@@ -55,16 +61,20 @@ class SlotAccess {
                      absl::Span<const std::byte> from);
   // What of the slot can be moved by itself: on SSD, what programs move; elsewhere it is one piece.
   std::vector<SlotPiece> Pieces(int slot) const;
-  // Of engines with slots on SSD: for another thread. The engine outlives it.
+  // Whether the host reaches the slot's bytes where they lie (Engine::SlotBytes).
+  bool IsNear(int slot) const;
+  // For another thread. The engine outlives it.
   std::unique_ptr<SlotReader> OpenReader();
 
  private:
   bool IsOnSsd(int slot) const { return set_->slots[slot].tier == program::Tier::kSsd; }
+  absl::Status Copy(int slot, std::byte* to, const std::byte* from, int64_t bytes);
   absl::Status CheckRange(int slot, int64_t offset, size_t bytes) const;
 
   const program::ProgramSet* const set_;
   const AddressMap* const addresses_;
   SsdTier* const ssd_;
+  device::QueueDevice* const device_;
 };
 
 }  // namespace strata::worker

@@ -40,8 +40,8 @@ struct StepMetrics {
 using protocol::TraceRecord;
 
 // Told of every action as it happens, for the progress file that another process reads. Called by
-// the lanes, each stream by one of them only. Must be cheap (a
-// relaxed store) and must not fail.
+// the lanes, each stream by one of them only, and, of a device's queues, by a thread that looks at
+// them now and then (queue_watch.h). Must be cheap (a relaxed store) and must not fail.
 class ProgressSink {
  public:
   virtual ~ProgressSink() = default;

@@ -18,13 +18,22 @@
 
 namespace strata::worker {
 
-// Builds a set of programs: slots of 64 bytes on the host tier.
+// Builds a set of programs: slots of 64 bytes, on the host tier unless it is said otherwise.
 class Workshop {
  public:
-  explicit Workshop(int data = 1) : assembler(set, program::Tier::kHost) {
+  explicit Workshop(int data = 1, program::Tier tier = program::Tier::kHost)
+      : assembler(set, tier) {
     set.groups.data = data;
-    set.scalars =
-        assembler.AddPersistent("scalars", program::SlotClass::kScalars, program::kScalarBytes);
+    set.scalars = assembler.AddPersistent({.name = "scalars",
+                                           .tier = program::Tier::kHost,
+                                           .klass = program::SlotClass::kScalars,
+                                           .bytes = program::kScalarBytes});
+  }
+  int HostSlot(const char* name) {
+    return assembler.AddPersistent({.name = name,
+                                    .tier = program::Tier::kHost,
+                                    .klass = program::SlotClass::kBatch,
+                                    .bytes = 64});
   }
   int Slot(const char* name, bool versioned = false) {
     return assembler.AddPersistent(name, program::SlotClass::kBatch, 64, versioned);
@@ -93,6 +102,7 @@ class Workshop {
     options.progress = progress;
     options.clock = clock;
     options.device = device;
+    options.accelerator = accelerator;
     if (host != nullptr) options.host = host;
     absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(set, options);
     if (!engine.ok()) return engine.status();
@@ -107,6 +117,7 @@ class Workshop {
   ProgressSink* progress = nullptr;
   const common::Clock* clock = nullptr;
   device::CpuDevice* device = nullptr;
+  Accelerator* accelerator = nullptr;
   HostOps* host = nullptr;
 };
 

@@ -104,7 +104,8 @@ absl::Status RunGeneration(const TaskContext& context) {
       break;
     }
     text.push_back(token);
-    if (session->GrowTo(position + 1)) {
+    ASSIGN_OR_RETURN(const bool read_again, session->GrowTo(position + 1));
+    if (read_again) {
       ASSIGN_OR_RETURN(logits, ReadText(*session, text));
     } else {
       ASSIGN_OR_RETURN(logits, session->Read(absl::MakeConstSpan(&text.back(), 1), position));

@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                    RankEngine::Create(context, programs.set, session->program_.mesh(), stages,
                                       session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
-  session->FillTables();
+  RETURN_IF_ERROR(session->FillTables());
   RankState state;
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});
@@ -101,16 +101,16 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   return session;
 }
 
-void InferenceSession::FillTables() {
-  FillConstants(rank_engine_->engine(), program_.model, program_.constants, own_.slots.constants,
-                {{.count = program_.constant_rows}}, text_tokens_);
+absl::Status InferenceSession::FillTables() {
+  return FillConstants(rank_engine_->engine(), program_.model, program_.constants,
+                       own_.slots.constants, {{.count = program_.constant_rows}}, text_tokens_);
 }
 
-bool InferenceSession::GrowTo(int64_t length) {
+absl::StatusOr<bool> InferenceSession::GrowTo(int64_t length) {
   const bool extended = model::IsExtended(program_.model, text_tokens_);
   text_tokens_ = std::max(text_tokens_, length);
   if (model::IsExtended(program_.model, text_tokens_) == extended) return false;
-  FillTables();
+  RETURN_IF_ERROR(FillTables());
   return true;
 }
 

@@ -29,7 +29,7 @@ class InferenceSession {
 
   // Says that the text is to be `length` tokens long. True: longrope turns all positions of a text
   // of that length otherwise, so that what has been read must be read again.
-  bool GrowTo(int64_t length);
+  absl::StatusOr<bool> GrowTo(int64_t length);
 
   // Reads tokens that stand at `position` and after; earlier positions have been read, later ones
   // are forgotten. Returns the logits [tokens, vocab], valid until the next call. At most `chunk`
@@ -57,7 +57,7 @@ class InferenceSession {
         own_(program_.stages[rank]),
         text_tokens_(program_.given_tokens) {}
 
-  void FillTables();  // rotary ones, of the text's length
+  absl::Status FillTables();  // rotary ones, of the text's length
 
   const InferenceProgram program_;
   const program::DecodePrograms& own_;  // of its stages

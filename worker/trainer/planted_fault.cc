@@ -149,5 +149,5 @@ void Plant(ProgramSet& set) {
 }  // namespace strata::worker
 
 int main(int argc, char** argv) {
-  return strata::worker::TrainerMain(argc, argv, &strata::worker::Plant);
+  return strata::worker::TrainerMain(argc, argv, {.plant = &strata::worker::Plant});
 }

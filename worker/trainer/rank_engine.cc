@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "planner/job/job_plan.h"
 #include "program/ir/mesh.h"
 #include "worker/trainer/join.h"
 #include "worker/trainer/memory_plan.h"
@@ -37,6 +38,24 @@ absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet&
   return absl::OkStatus();
 }
 
+// Null where the task computes on the CPU. Rank 0 tells on what.
+absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& context) {
+  const v1::TrainerTask& task = context.task;
+  if (task.kind() != v1::TrainerTask::KIND_TRAIN || !planner::OnAccelerator(task.job())) {
+    return nullptr;
+  }
+  if (context.parts.make_accelerator == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("resources.device: ", task.job().resources().device(),
+                     ": this trainer computes on the CPU only"));
+  }
+  ASSIGN_OR_RETURN(NamedAccelerator made, context.parts.make_accelerator(0));
+  if (task.rank() == 0) {
+    context.control->Notice(v1::Notice::SEVERITY_INFO, absl::StrCat("computes on ", made.name));
+  }
+  return std::move(made.accelerator);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
@@ -58,7 +77,9 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
     made->communicator_->SetRing(&*made->ring_);
   }
   context.progress->SetPhase(Phase::kLoading);
+  ASSIGN_OR_RETURN(made->accelerator_, OpenAccelerator(context));
   EngineOptions options;
+  options.accelerator = made->accelerator_.get();
   for (const program::Group group : program::kGroups) {
     options.groups[group] = mesh.Members(group, rank);
   }
@@ -67,7 +88,8 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   options.host = host;
   options.progress = &*made->sink_;
   ASSIGN_OR_RETURN(options.ssd, OpenPaths(context.task));
-  options.fixed_arenas = HasTiers(context.task);
+  // An accelerator fixes what it copies from and to itself.
+  options.fixed_arenas = HasTiers(context.task) && made->accelerator_ == nullptr;
   if (made->trace_ != nullptr) options.trace = made->trace_->records();
   // Bound programs (Engine::program_bytes) are there by then: they count as overhead.
   options.before_arenas = [memory = &made->memory_] { memory->MarkOverhead(); };

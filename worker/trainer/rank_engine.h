@@ -52,6 +52,7 @@ class RankEngine {
   MemoryRecord memory_;
   std::optional<FileProgressSink> sink_;
   std::unique_ptr<protocol::TraceFile> trace_;  // may be null
+  std::unique_ptr<Accelerator> accelerator_;    // null: the CPU computes
   std::optional<collectives::OperationRing> ring_;
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<Engine> engine_;

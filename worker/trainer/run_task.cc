@@ -129,7 +129,8 @@ OutcomeState StateOf(const v1::Ended& ended) {
 
 }  // namespace
 
-int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, PlantFault plant) {
+int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor,
+            const TrainerParts& parts) {
   const common::MonotonicClock clock{};
   const ProgressSizes sizes{
       kLabelCapacity, static_cast<uint32_t>(collectives::OperationRing::RegionBytes(kRingRecords))};
@@ -138,7 +139,7 @@ int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, Pla
   TaskContext context;
   context.control = &control;
   context.mail = &mail;
-  context.plant = plant;
+  context.parts = parts;
   absl::StatusOr<v1::Finished::Outcome> outcome = v1::Finished::FAILED;
   if (progress.ok()) {
     WatchedFileSystem files(checkpoint::PosixFileSystem(), progress->get());

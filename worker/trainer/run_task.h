@@ -9,8 +9,9 @@
 namespace strata::worker {
 
 // Takes the task from the control socket and does it. `progress_descriptor`: the progress file;
-// `plant`: see TaskContext. Returns the process's exit status: 0, or Ended::exit_code.
-int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, PlantFault plant);
+// Returns the process's exit status: 0, or Ended::exit_code.
+int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor,
+            const TrainerParts& parts);
 
 }  // namespace strata::worker
 

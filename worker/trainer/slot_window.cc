@@ -8,14 +8,10 @@
 
 namespace strata::worker {
 
-bool IsOnSsd(const Engine& engine, int slot) {
-  return engine.programs().slots[slot].tier == program::Tier::kSsd;
-}
-
 absl::Status FillSlot(
     Engine& engine, int slot, int64_t applied, int64_t unit_bytes,
     const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill) {
-  if (!IsOnSsd(engine, slot)) return fill(0, engine.SlotBytes(slot, 0, applied));
+  if (engine.slots().IsNear(slot)) return fill(0, engine.SlotBytes(slot, 0, applied));
   std::vector<SlotPiece> pieces;
   for (const SlotPiece& piece : engine.slots().Pieces(slot)) {
     const bool begins = piece.offset % unit_bytes == 0;
@@ -36,19 +32,20 @@ absl::Status FillSlot(
 
 SlotSource::SlotSource(Engine& engine, int64_t applied)
     : engine_(engine), applied_(applied), pieces_(engine.programs().slots.size()) {
-  if (engine.ssd() == nullptr) return;
-  reader_ = engine.slots().OpenReader();
   for (size_t slot = 0; slot < pieces_.size(); ++slot) {
-    if (IsOnSsd(engine, static_cast<int>(slot))) {
-      pieces_[slot] = engine.slots().Pieces(static_cast<int>(slot));
-    }
+    if (engine.slots().IsNear(static_cast<int>(slot))) continue;
+    pieces_[slot] = engine.slots().Pieces(static_cast<int>(slot));
+    if (reader_ == nullptr) reader_ = engine.slots().OpenReader();
   }
 }
 
 absl::Status SlotSource::Read(int slot, int64_t offset, int64_t bytes, std::byte* out) {
-  if (!IsOnSsd(engine_, slot)) {
+  if (engine_.slots().IsNear(slot)) {
     std::memcpy(out, engine_.SlotBytes(slot, 0, applied_).data() + offset, bytes);
     return absl::OkStatus();
+  }
+  if (engine_.programs().slots[slot].tier != program::Tier::kSsd) {
+    return reader_->Read(slot, 0, applied_, offset, absl::MakeSpan(out, bytes));
   }
   while (bytes > 0) {
     ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, offset));
@@ -63,7 +60,7 @@ absl::Status SlotSource::Read(int slot, int64_t offset, int64_t bytes, std::byte
 }
 
 absl::StatusOr<const std::byte*> SlotSource::Whole(int slot) {
-  if (!IsOnSsd(engine_, slot)) return engine_.SlotBytes(slot, 0, applied_).data();
+  if (engine_.slots().IsNear(slot)) return engine_.SlotBytes(slot, 0, applied_).data();
   ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, 0));
   return copy->data.data();
 }

@@ -1,4 +1,5 @@
-// Bytes of persistent slots in memory, piece by piece: where they lie, or, of slots on SSD, copies.
+// Bytes of persistent slots in memory, piece by piece: where they lie, or, of slots that the host
+// does not reach (on SSD, on a GPU), copies.
 #ifndef STRATA_WORKER_TRAINER_SLOT_WINDOW_H_
 #define STRATA_WORKER_TRAINER_SLOT_WINDOW_H_
 
@@ -17,8 +18,6 @@
 
 namespace strata::worker {
 
-bool IsOnSsd(const Engine& engine, int slot);
-
 // Fills version `applied` of a slot, pieces of whole units after another: `fill` writes all bytes
 // of [offset, offset + size), which are zero in a new engine. On the thread that calls RunStep,
 // before steps run.
@@ -26,8 +25,8 @@ absl::Status FillSlot(
     Engine& engine, int slot, int64_t applied, int64_t unit_bytes,
     const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill);
 
-// Reads slots for a checkpoint while the next step runs; those on SSD with a queue and copies of
-// its own, of the pieces that were read last. The engine outlives it.
+// Reads slots for a checkpoint while the next step runs; those on SSD with a queue of its own, and
+// those that are not near by copies, of the pieces that were read last. The engine outlives it.
 class SlotSource {
  public:
   SlotSource(Engine& engine, int64_t applied);
@@ -48,8 +47,8 @@ class SlotSource {
 
   Engine& engine_;
   const int64_t applied_;
-  std::unique_ptr<SlotReader> reader_;          // null: nothing is on SSD
-  std::vector<std::vector<SlotPiece>> pieces_;  // of slots on SSD
+  std::unique_ptr<SlotReader> reader_;          // null: all is near
+  std::vector<std::vector<SlotPiece>> pieces_;  // of slots that are not
   std::array<Copy, 2> copies_;                  // of weights and of their states
   size_t next_ = 0;
 };

@@ -132,9 +132,9 @@ struct Kept {
 };
 
 // As they lie in a slot, from byte `offset` on.
-Kept KeptAsItIs(const Engine& engine, const std::shared_ptr<SlotSource>& source, int slot,
-                int64_t offset, int64_t applied, checkpoint::DType dtype, const FlatRange& range) {
-  if (!IsOnSsd(engine, slot)) {
+Kept KeptAsItIs(Engine& engine, const std::shared_ptr<SlotSource>& source, int slot, int64_t offset,
+                int64_t applied, checkpoint::DType dtype, const FlatRange& range) {
+  if (engine.slots().IsNear(slot)) {
     return {
         .dtype = dtype, .range = range, .data = engine.SlotBytes(slot, 0, applied).data() + offset};
   }
@@ -146,8 +146,8 @@ Kept KeptAsItIs(const Engine& engine, const std::shared_ptr<SlotSource>& source,
           }};
 }
 
-Kept KeptState(const Engine& engine, const std::shared_ptr<SlotSource>& source, int slot,
-               int64_t applied, program::StateFormat format, const FlatRange& range) {
+Kept KeptState(Engine& engine, const std::shared_ptr<SlotSource>& source, int slot, int64_t applied,
+               program::StateFormat format, const FlatRange& range) {
   if (format == program::StateFormat::kF32 || format == program::StateFormat::kBF16) {
     const bool wide = format == program::StateFormat::kF32;
     return KeptAsItIs(engine, source, slot, 0, applied,
@@ -191,7 +191,7 @@ Kept KeptNarrow(const std::shared_ptr<SlotSource>& source, program::DType type, 
 }
 
 // The parameter itself: the master where there is one. All that the rank has of it.
-std::vector<Kept> KeptParameter(const Engine& engine, const std::shared_ptr<SlotSource>& source,
+std::vector<Kept> KeptParameter(Engine& engine, const std::shared_ptr<SlotSource>& source,
                                 const RankState& state, int set, int64_t applied) {
   const program::StateSlots::Set& slots = state.slots.sets[set];
   const program::DType type = engine.programs().sets[set].type;
@@ -440,13 +440,19 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(Engine& engine, const RankSt
   return items;
 }
 
-void FillConstants(const Engine& engine, const model::ModelSpec& spec,
-                   const std::vector<program::Constant>& constants, const std::vector<int>& slots,
-                   absl::Span<const program::ContextRun> rows, int64_t sequence) {
+absl::Status FillConstants(Engine& engine, const model::ModelSpec& spec,
+                           const std::vector<program::Constant>& constants,
+                           const std::vector<int>& slots,
+                           absl::Span<const program::ContextRun> rows, int64_t sequence) {
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i] < 0) continue;
-    model::FillConstant(spec, constants[i].name, rows, sequence, engine.SlotBytes(slots[i], 0, 0));
+    RETURN_IF_ERROR(FillSlot(engine, slots[i], 0, engine.programs().slots[slots[i]].bytes,
+                             [&](int64_t, absl::Span<std::byte> bytes) {
+                               model::FillConstant(spec, constants[i].name, rows, sequence, bytes);
+                               return absl::OkStatus();
+                             }));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace strata::worker

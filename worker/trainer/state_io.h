@@ -56,9 +56,10 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(Engine& engine, const RankSt
 
 // The model's constants in their slots (-1: not of this rank) by model/rope_table.h, which says
 // what `rows` and `sequence` are.
-void FillConstants(const Engine& engine, const model::ModelSpec& spec,
-                   const std::vector<program::Constant>& constants, const std::vector<int>& slots,
-                   absl::Span<const program::ContextRun> rows, int64_t sequence);
+absl::Status FillConstants(Engine& engine, const model::ModelSpec& spec,
+                           const std::vector<program::Constant>& constants,
+                           const std::vector<int>& slots,
+                           absl::Span<const program::ContextRun> rows, int64_t sequence);
 
 }  // namespace strata::worker
 

@@ -3,11 +3,14 @@
 #define STRATA_WORKER_TRAINER_TASK_CONTEXT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "checkpoint/file_system.h"
 #include "program/ir/program.h"
 #include "proto/strata/v1/trainer.pb.h"
+#include "worker/engine/accelerator.h"
 #include "worker/shared/progress_writer.h"
 #include "worker/trainer/control.h"
 #include "worker/trainer/mailbox.h"
@@ -19,6 +22,20 @@ inline constexpr uint32_t kRingRecords = 256;  // of the progress file's operati
 // Spoils a laid-out set; see planted_fault.cc.
 using PlantFault = void (*)(program::ProgramSet&);
 
+// What a rank computes with that is not the CPU, and what it is called.
+struct NamedAccelerator {
+  std::unique_ptr<Accelerator> accelerator;
+  std::string name;
+};
+// Of the node's device `ordinal`. Errors say what is missing.
+using MakeAccelerator = absl::StatusOr<NamedAccelerator> (*)(int ordinal);
+
+// What programs of this file's kind are linked with.
+struct TrainerParts {
+  PlantFault plant = nullptr;  // into what is trained, before it is verified; only in tests
+  MakeAccelerator make_accelerator = nullptr;  // null: there is the CPU alone
+};
+
 // Pointers are borrowed.
 struct TaskContext {
   v1::TrainerTask task;
@@ -27,7 +44,7 @@ struct TaskContext {
   CheckpointMail* mail = nullptr;  // where the agent's word on checkpoints arrives
   ProgressWriter* progress = nullptr;
   checkpoint::FileSystem* files = nullptr;  // what it does is seen in `progress`
-  PlantFault plant = nullptr;  // into what is trained, before it is verified; only in tests
+  TrainerParts parts;
 };
 
 }  // namespace strata::worker

@@ -184,8 +184,9 @@ class Training {
   }
 
   absl::Status LoadOrInitialise() {
-    FillConstants(engine(), program_.model, program_.constants, program_.programs.slots.constants,
-                  program_.constant_rows, program_.sequence);
+    RETURN_IF_ERROR(FillConstants(engine(), program_.model, program_.constants,
+                                  program_.programs.slots.constants, program_.constant_rows,
+                                  program_.sequence));
     const std::string& folder = context_.task.plan().checkpoint_folder();
     const bool adapts = model::TrainsAdapters(job_.train());
     if (HasBaseWeights(job_.model()) && (folder.empty() || adapts)) {
@@ -378,7 +379,7 @@ absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   }
   ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task, corpus, context.build));
   ASSIGN_OR_RETURN(CountedCorpus counted, CountCorpus(corpus));
-  if (context.plant != nullptr) context.plant(program.programs.set);
+  if (context.parts.plant != nullptr) context.parts.plant(program.programs.set);
   return Training(context, std::move(program), corpus, std::move(counted)).Run();
 }
 

@@ -22,18 +22,18 @@ constexpr char kUsage[] =
 
 bool IsOpen(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
 
-int Serve(PlantFault plant) {
+int Serve(const TrainerParts& parts) {
   signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_NAME, "strata-trainer");  // it was executed by a number, not by its name
   for (const int descriptor : {kSocket, kProgressFile}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   CheckpointMail mail;
   Control control(kSocket, &mail);
-  return RunTask(control, mail, kProgressFile, plant);
+  return RunTask(control, mail, kProgressFile, parts);
 }
 
 }  // namespace
 
-int TrainerMain(int argc, char** argv, PlantFault plant) {
+int TrainerMain(int argc, char** argv, const TrainerParts& parts) {
   if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
     std::printf("strata-trainer %s\n", kVersion);
     return 0;
@@ -43,7 +43,7 @@ int TrainerMain(int argc, char** argv, PlantFault plant) {
     std::fputs(kUsage, help ? stdout : stderr);
     return help ? 0 : 2;
   }
-  return Serve(plant);
+  return Serve(parts);
 }
 
 }  // namespace strata::worker

@@ -7,8 +7,8 @@
 
 namespace strata::worker {
 
-// Returns the exit status. `plant`: see TaskContext; null but in tests.
-int TrainerMain(int argc, char** argv, PlantFault plant = nullptr);
+// Returns the exit status.
+int TrainerMain(int argc, char** argv, const TrainerParts& parts = {});
 
 }  // namespace strata::worker
 

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,12 +33,16 @@ class CudaTest : public testing::Test {
   // On the stand-in: in several orders of threads, blocks and streams, each from a fresh runtime,
   // and each must leave no finding. On a GPU: once.
   void InEachOrder(const std::function<void()>& body);
+  // Likewise, with a thread for each rank, which has the device of its number and a stream of its
+  // own. On a machine with fewer GPUs: skipped.
+  void InEachOrderOnRanks(int size, const std::function<void(int rank, cudaStream_t)>& body);
 
   // Of the run that goes on.
   cudaStream_t stream() const { return stream_; }
 
  private:
   void RunOnce(const std::function<void()>& body);
+  static void RunRanks(int size, const std::function<void(int rank, cudaStream_t)>& body);
   cudaStream_t stream_ = nullptr;
 };
 
@@ -46,6 +51,21 @@ inline void CudaTest::RunOnce(const std::function<void()>& body) {
   body();
   STRATA_EXPECT_CUDA(cudaDeviceSynchronize());
   STRATA_EXPECT_CUDA(cudaStreamDestroy(std::exchange(stream_, nullptr)));
+}
+
+inline void CudaTest::RunRanks(int size, const std::function<void(int rank, cudaStream_t)>& body) {
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back([&body, rank] {
+      cudaStream_t stream = nullptr;
+      ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      body(rank, stream);
+      STRATA_EXPECT_CUDA(cudaDeviceSynchronize());
+      STRATA_EXPECT_CUDA(cudaStreamDestroy(stream));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
 }
 
 // An array in device memory, of `count` elements that nothing was written to, or of a host's.

@@ -12,4 +12,12 @@ void CudaTest::SetUp() {
 
 void CudaTest::InEachOrder(const std::function<void()>& body) { RunOnce(body); }
 
+void CudaTest::InEachOrderOnRanks(int size,
+                                  const std::function<void(int rank, cudaStream_t)>& body) {
+  int devices = 0;
+  STRATA_EXPECT_CUDA(cudaGetDeviceCount(&devices));
+  if (devices < size) GTEST_SKIP() << size << " ranks need as many GPUs, there are " << devices;
+  RunRanks(size, body);
+}
+
 }  // namespace strata::standin

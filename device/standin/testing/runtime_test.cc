@@ -158,6 +158,18 @@ TEST_F(RuntimeTest, OperationsMayChangePinnedMemoryBeforeACopyReadsIt) {
   EXPECT_THAT(TakeFindings(), IsEmpty());
 }
 
+TEST_F(RuntimeTest, KernelsReadWhatTheHostWroteToPinnedMemory) {
+  float* pinned = nullptr;
+  STRATA_EXPECT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&pinned), 2 * sizeof(float)));
+  for (const float x : {1.F, 2.F}) {
+    pinned[0] = x;
+    Scale(a_, 1, pinned, pinned + 1);
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(a_));
+    EXPECT_EQ(pinned[1], 2 * x + 1);
+  }
+  EXPECT_THAT(TakeFindings(), IsEmpty());
+}
+
 TEST_F(RuntimeTest, AGraphReadsPinnedMemoryAsItIsAtEachLaunch) {
   int* pinned = nullptr;
   STRATA_EXPECT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int)));

@@ -97,6 +97,7 @@ class MachineEpochHost final : public EpochHost {
 TrainersOptions MachineEpochHost::MakeOptions(const std::string& what) const {
   TrainersOptions options;
   options.ranks = own();
+  options.device = prepare_.spec().resources().device();
   options.job_directory = prepare_.directory();
   options.progress_path = [this](int rank) { return folder_->ProgressPath(epoch(), rank); };
   options.log_path = [this](int rank) { return folder_->LogPath(epoch(), rank); };

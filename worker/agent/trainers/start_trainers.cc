@@ -17,7 +17,7 @@ std::string OfThisProcess(const std::string& path) {
 
 absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartTrainers(const TrainersOptions& options,
                                                                     TrainerPoll* poll) {
-  ASSIGN_OR_RETURN(const TrainerProgram program, PinnedTrainer());
+  ASSIGN_OR_RETURN(const TrainerProgram program, PinnedTrainer(options.device));
   std::vector<std::unique_ptr<Trainer>> trainers;
   for (const int rank : options.ranks) {
     TrainerStart start;

@@ -15,7 +15,8 @@ namespace strata::worker {
 
 struct TrainersOptions {
   std::vector<int> ranks;
-  std::string job_directory;  // stands in their command lines; may be empty
+  std::string device = "cpu";  // what they compute on (resources.device)
+  std::string job_directory;   // stands in their command lines; may be empty
   // Path of a rank's progress file and of its log; null: files without a name, our stderr.
   std::function<std::string(int rank)> progress_path;
   std::function<std::string(int rank)> log_path;

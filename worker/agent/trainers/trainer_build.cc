@@ -5,9 +5,10 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,6 @@
 namespace strata::worker {
 namespace {
 
-constexpr char kTrainerName[] = "strata-trainer";
 constexpr size_t kBuildDigits = 16;
 // Above all numbers that a trainer finds its own descriptors under.
 constexpr int kPinnedFrom = 128;
@@ -28,14 +28,19 @@ struct Pinned {
   Descriptor file;
 };
 
-absl::StatusOr<std::string> TrainerPath() {
+std::string NameFor(const std::string& device) {
+  if (device.empty() || device == "cpu") return "strata-trainer";
+  return getenv("STRATA_GPU_STANDIN") == nullptr ? "strata-trainer-gpu" : "strata-trainer-standin";
+}
+
+absl::StatusOr<std::string> TrainerPath(const std::string& name) {
   char own[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", own, sizeof(own));
   if (size <= 0 || size == sizeof(own)) {
     return absl::InternalError("/proc/self/exe cannot be read: where is strata-trainer?");
   }
   const std::string path(own, static_cast<size_t>(size));
-  return absl::StrCat(path.substr(0, path.rfind('/') + 1), kTrainerName);
+  return absl::StrCat(path.substr(0, path.rfind('/') + 1), name);
 }
 
 absl::StatusOr<std::string> DigestOfFile(int file, const std::string& path) {
@@ -50,10 +55,17 @@ absl::StatusOr<std::string> DigestOfFile(int file, const std::string& path) {
   }
 }
 
-absl::StatusOr<Pinned> Pin() {
-  ASSIGN_OR_RETURN(const std::string path, TrainerPath());
+absl::StatusOr<Pinned> Pin(const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string path, TrainerPath(name));
   const Descriptor found(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!found.is_open()) return absl::NotFoundError(absl::StrCat(path, ": ", strerror(errno)));
+  if (!found.is_open()) {
+    const bool of_cuda = name != NameFor("cpu");
+    return absl::NotFoundError(absl::StrCat(
+        path, ": ", strerror(errno),
+        of_cuda ? " — jobs on GPUs need it (./dev build --cuda makes it); without a GPU, "
+                  "STRATA_GPU_STANDIN=1 runs its kernels on the CPU, to prove them, slowly"
+                : ""));
+  }
   Pinned pinned;
   pinned.file = Descriptor(fcntl(found.get(), F_DUPFD_CLOEXEC, kPinnedFrom));
   if (!pinned.file.is_open()) return absl::InternalError(absl::StrCat(path, ": ", strerror(errno)));
@@ -65,14 +77,17 @@ absl::StatusOr<Pinned> Pin() {
 
 }  // namespace
 
-absl::StatusOr<TrainerProgram> PinnedTrainer() {
+absl::StatusOr<TrainerProgram> PinnedTrainer(const std::string& device) {
   static std::mutex mutex;
-  static std::optional<Pinned> pinned;  // for the process's life
+  static std::map<std::string, Pinned> pinned;  // for the process's life
   const std::lock_guard lock(mutex);
-  if (!pinned.has_value()) {
-    ASSIGN_OR_RETURN(pinned, Pin());
+  const std::string name = NameFor(device);
+  auto found = pinned.find(name);
+  if (found == pinned.end()) {
+    ASSIGN_OR_RETURN(Pinned made, Pin(name));
+    found = pinned.emplace(name, std::move(made)).first;
   }
-  return pinned->program;
+  return found->second.program;
 }
 
 }  // namespace strata::worker

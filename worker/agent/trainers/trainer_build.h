@@ -17,8 +17,10 @@ struct TrainerProgram {
   std::string build;       // digest of the file, for Register.build
 };
 
-// From any thread. NotFound: there is none; asked again, it may have come.
-absl::StatusOr<TrainerProgram> PinnedTrainer();
+// For jobs on a device: the CPU's, or one that is linked with CUDA, or, where the environment has
+// STRATA_GPU_STANDIN, with a stand-in of CUDA that runs kernels on the CPU, to prove them. From any
+// thread. NotFound: there is none; asked again, it may have come.
+absl::StatusOr<TrainerProgram> PinnedTrainer(const std::string& device = "cpu");
 
 }  // namespace strata::worker
 

@@ -1,0 +1,46 @@
+// A device that completes streams itself, in queues of its own (a GPU), beside which lanes of the
+// host complete others. Events order streams of both kinds.
+//
+// What cannot run on the device (loading a batch, updates in host memory, disks) stays on lanes;
+// the device's queues then wait for lanes, and lanes for queues, in the order of the list, without
+// the issuing thread standing between them.
+#ifndef STRATA_DEVICE_QUEUE_DEVICE_H_
+#define STRATA_DEVICE_QUEUE_DEVICE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "device/cpu_device.h"
+#include "device/device.h"
+
+namespace strata::device {
+
+// A stream that the device completes.
+class QueueStream : public Stream {
+ public:
+  // Notes how many actions were handed over so far; `counted` follows when they have ended. Modulo
+  // 2³².
+  virtual absl::Status Count(uint32_t actions) = 0;
+  // From any thread, without a call to the device.
+  virtual uint32_t counted() const = 0;
+};
+
+class QueueDevice : public Device {
+ public:
+  // Whose lanes serve the streams that are adopted.
+  virtual CpuDevice& lanes() = 0;
+  // From any thread: copies between any two memories, apart from all streams, and returns when that
+  // is done. No stream works on these bytes meanwhile.
+  virtual absl::Status CopyNow(void* to, const void* from, int64_t bytes) = 0;
+  // Lives as long as the device.
+  virtual absl::StatusOr<QueueStream*> CreateQueue() = 0;
+  // The stream of a lane among those of the device: the same, with events that the device's streams
+  // can wait for. `stream` is of lanes(), and is waited for and recorded on through what is
+  // returned only. Lives as long as the device.
+  virtual absl::StatusOr<Stream*> Adopt(CpuStream* stream) = 0;
+};
+
+}  // namespace strata::device
+
+#endif  // STRATA_DEVICE_QUEUE_DEVICE_H_

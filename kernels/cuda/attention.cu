@@ -1,0 +1,111 @@
+// Attention of whole sequences, and delta.
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_launch.cuh"
+
+namespace strata::kernels::cuda {
+namespace {
+
+constexpr int kDeltaThreads = 256, kDeltaLanes = 8;  // of a block; of a row of a head
+
+// delta[B, H, T] of rows dout, out[B * T, H * D]; N elements at once.
+template <typename T, int N>
+__global__ void __launch_bounds__(kDeltaThreads)
+    DeltaKernel(int64_t count, int sequence, int heads, int head_size, const T* dout, const T* out,
+                float* delta) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kDeltaThreads + threadIdx.x) / kDeltaLanes;
+  float sum = 0;
+  if (i < count + (Planted(Mistake::kNoBound) ? 1 : 0)) {
+    for (int d = threadIdx.x % kDeltaLanes * N; d < head_size; d += kDeltaLanes * N) {
+      float a[N], b[N];
+      Load(dout + i * head_size + d, a);
+      Load(out + i * head_size + d, b);
+#pragma unroll
+      for (int e = 0; e < N; ++e) sum += a[e] * b[e];
+    }
+  }
+#pragma unroll
+  for (int distance = kDeltaLanes / 2; distance > 0; distance /= 2) {
+    const unsigned mask = Planted(Mistake::kNarrowMask) && distance == 2 ? 0xffffu : ~0u;
+    sum += __shfl_xor_sync(mask, sum, distance);
+  }
+  if (i >= count || threadIdx.x % kDeltaLanes != 0) return;
+  const int64_t row = i / heads, head = i % heads;
+  delta[(row / sequence * heads + head) * sequence + row % sequence] = sum;
+}
+
+// Of whole sequences.
+template <typename T>
+AttentionProblem<T> ProblemOf(const AttentionShape& shape, const T* qkv, const int32_t* positions) {
+  auto problem =
+      ProblemOfHeads<T>(shape.batch, shape.heads, shape.kv_heads, shape.head_size, shape.scores);
+  problem.rows = problem.keys = static_cast<int>(shape.sequence);
+  problem.positions = positions;
+  problem.q = qkv;
+  problem.k = qkv + shape.heads * shape.head_size;
+  problem.v = problem.k + shape.kv_heads * shape.head_size;
+  problem.kv_row = problem.q_row;
+  problem.q_batch = problem.kv_batch = shape.sequence * problem.q_row;
+  problem.out_batch = shape.sequence * shape.heads * shape.head_size;
+  problem.lse_rows = shape.sequence;
+  return problem;
+}
+
+}  // namespace
+
+template <typename T>
+absl::Status AttentionForward(cudaStream_t stream, const AttentionShape& shape, const T* qkv,
+                              const int32_t* positions, T* out, float* lse) {
+  if (const absl::Status status = CheckAttention(shape); !status.ok()) return status;
+  auto problem = ProblemOf<T>(shape, qkv, positions);
+  problem.out = out;
+  problem.lse = lse;
+  return ForwardOf(stream, problem);
+}
+
+int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) {
+  return shape.batch * shape.heads * shape.sequence * static_cast<int64_t>(sizeof(float));
+}
+
+template <typename T>
+absl::Status AttentionDelta(cudaStream_t stream, const AttentionShape& shape, const T* dout,
+                            const T* out, float* delta) {
+  if (const absl::Status status = CheckAttention(shape); !status.ok()) return status;
+  const int64_t count = shape.batch * shape.sequence * shape.heads;
+  if (count == 0) return absl::OkStatus();
+  const auto kernel =
+      ByPackets<T>(shape.head_size, dout, out) ? &DeltaKernel<T, kPacket<T>> : &DeltaKernel<T, 1>;
+  return Launch("attention's delta", kernel, BlocksFor(count * kDeltaLanes, kDeltaThreads),
+                kDeltaThreads, 0, stream, count, static_cast<int>(shape.sequence),
+                static_cast<int>(shape.heads), static_cast<int>(shape.head_size), dout, out, delta);
+}
+
+template <typename T>
+absl::Status AttentionBackward(cudaStream_t stream, const AttentionShape& shape, const T* dout,
+                               const T* qkv, const T* out, const float* lse,
+                               const int32_t* positions, T* dqkv, void* workspace) {
+  float* delta = static_cast<float*>(workspace);
+  const absl::Status status = AttentionDelta(stream, shape, dout, out, delta);
+  if (!status.ok()) return status;
+  auto problem = ProblemOf<T>(shape, qkv, positions);
+  problem.dout = dout;
+  problem.lse = const_cast<float*>(lse);  // read only
+  problem.delta = delta;
+  problem.dq = dqkv;
+  problem.dk = dqkv + shape.heads * shape.head_size;
+  problem.dv = problem.dk + shape.kv_heads * shape.head_size;
+  return BackwardOf(stream, problem);
+}
+
+#define STRATA_INSTANTIATE(T)                                                                      \
+  template absl::Status AttentionForward<T>(cudaStream_t, const AttentionShape&, const T*,         \
+                                            const int32_t*, T*, float*);                           \
+  template absl::Status AttentionDelta<T>(cudaStream_t, const AttentionShape&, const T*, const T*, \
+                                          float*);                                                 \
+  template absl::Status AttentionBackward<T>(cudaStream_t, const AttentionShape&, const T*,        \
+                                             const T*, const T*, const float*, const int32_t*, T*, \
+                                             void*)
+STRATA_INSTANTIATE(float);
+STRATA_INSTANTIATE(BFloat16);
+#undef STRATA_INSTANTIATE
+
+}  // namespace strata::kernels::cuda

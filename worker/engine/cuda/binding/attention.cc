@@ -1,0 +1,99 @@
+#include "kernels/cuda/attention.h"
+
+#include "ops/attention.h"
+#include "ops/context.h"
+#include "worker/engine/binding/attention_shape.h"
+#include "worker/engine/binding/seen_parts.h"
+#include "worker/engine/cuda/launchers.h"
+
+namespace strata::worker {
+
+BoundOp LaunchAttentionForward(OpReader& reader, const Launching& at) {
+  using Op = ops::AttentionForward;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
+  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+    return [stream = at.stream, shape = ShapeOf(op->shape), qkv = reader.As<T>(Op::kQkv), positions,
+            out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse)] {
+      return kernels::cuda::AttentionForward<T>(stream, shape, qkv, positions, out, lse);
+    };
+  });
+}
+
+BoundOp LaunchAttentionBackward(OpReader& reader, const Launching& at) {
+  using Op = ops::AttentionBackward;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  const kernels::AttentionShape shape = ShapeOf(op->shape);
+  const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
+  void* const workspace = reader.Workspace(kernels::cuda::AttentionBackwardWorkspaceBytes(shape));
+  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+    return [stream = at.stream, shape, dout = reader.As<T>(Op::kDout), qkv = reader.As<T>(Op::kQkv),
+            out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse), positions,
+            dqkv = reader.As<T>(Op::kDqkv), workspace] {
+      return kernels::cuda::AttentionBackward<T>(stream, shape, dout, qkv, out, lse, positions,
+                                                 dqkv, workspace);
+    };
+  });
+}
+
+BoundOp LaunchAttentionDelta(OpReader& reader, const Launching& at) {
+  using Op = ops::AttentionDelta;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  const kernels::AttentionShape shape{.batch = op->batch,
+                                      .sequence = op->sequence,
+                                      .heads = op->heads,
+                                      .kv_heads = op->heads,
+                                      .head_size = op->head_size};
+  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+    return [stream = at.stream, shape, dout = reader.As<T>(Op::kDout), out = reader.As<T>(Op::kOut),
+            delta = reader.F32(Op::kDelta)] {
+      return kernels::cuda::AttentionDelta<T>(stream, shape, dout, out, delta);
+    };
+  });
+}
+
+BoundOp LaunchAttentionPart(OpReader& reader, const Launching& at) {
+  using Op = ops::AttentionPart;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  Seen seen = SeenBy(reader, op->part);
+  if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
+  return WithDeviceNumber(reader, op->part.held.type, [&]<typename T>(T) -> BoundOp {
+    return [stream = at.stream, seen, qkv = reader.As<T>(Op::kQkv), kv = reader.As<T>(Op::kKv),
+            out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse)] {
+      absl::Status status;
+      for (size_t i = 0; i < seen.parts.size() && status.ok(); ++i) {
+        status = kernels::cuda::AttentionPartForward<T>(
+            stream, seen.parts[i], qkv, kv + seen.kv_at[i], seen.first && i == 0, out, lse);
+      }
+      return status;
+    };
+  });
+}
+
+BoundOp LaunchAttentionPartBackward(OpReader& reader, const Launching& at) {
+  using Op = ops::AttentionPartBackward;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  Seen seen = SeenBy(reader, op->part);
+  if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
+  return WithDeviceNumber(reader, op->part.held.type, [&]<typename T>(T) -> BoundOp {
+    return [stream = at.stream, seen, dout = reader.As<T>(Op::kDout), qkv = reader.As<T>(Op::kQkv),
+            kv = reader.As<T>(Op::kKv), lse = reader.F32(Op::kLse), delta = reader.F32(Op::kDelta),
+            dqkv = reader.As<T>(Op::kDqkv), dkv = reader.As<T>(Op::kDkv)] {
+      absl::Status status;
+      for (size_t i = 0; i < seen.parts.size() && status.ok(); ++i) {
+        const int64_t kv_at = seen.kv_at[i];
+        status = kernels::cuda::AttentionPartBackward<T>(stream, seen.parts[i], dout, qkv,
+                                                         kv + kv_at, lse, delta,
+                                                         seen.first && i == 0, dqkv, dkv + kv_at);
+      }
+      return status;
+    };
+  });
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,56 @@
+// A CUDA device as an engine's accelerator.
+#ifndef STRATA_WORKER_ENGINE_CUDA_CUDA_ACCELERATOR_H_
+#define STRATA_WORKER_ENGINE_CUDA_CUDA_ACCELERATOR_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "collectives/nccl/nccl_communicator.h"
+#include "device/cuda/cuda_device.h"
+#include "worker/engine/accelerator.h"
+#include "worker/engine/cuda/launching.h"
+
+namespace strata::worker {
+
+class CudaAccelerator final : public Accelerator {
+ public:
+  // Of the device `ordinal`, for the engines of the calling thread, which it outlives. Errors:
+  // CudaDevice::Create's.
+  // `communicator`: of this device, between the ranks of the world; null: alone. Borrowed.
+  static absl::StatusOr<std::unique_ptr<CudaAccelerator>> Create(
+      int ordinal, collectives::NcclCommunicator* communicator = nullptr);
+  ~CudaAccelerator() override;
+
+  device::CudaDevice& device() override { return *device_; }
+  absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
+                                 const OpEnvironment& environment, const LaunchSite& site) override;
+  bool communicates() const override { return communicator_ != nullptr; }
+  absl::StatusOr<collectives::GroupId> CreateGroup(absl::Span<const int> world_ranks) override {
+    return communicator_->CreateGroup(world_ranks);
+  }
+  absl::StatusOr<BoundOp> BindOperation(const collectives::Operation& operation,
+                                        const LaunchSite& site) override;
+  absl::Status CheckCommunication() override;
+  void AbortCommunication(absl::Status status) override;
+  absl::StatusOr<BoundOp> BindCopy(std::byte* to, const std::byte* from, int64_t bytes,
+                                   const LaunchSite& site) override;
+
+ private:
+  CudaAccelerator(std::unique_ptr<device::CudaDevice> device,
+                  std::unique_ptr<kernels::cuda::MatmulLibrary> products,
+                  collectives::NcclCommunicator* communicator);
+  absl::StatusOr<std::byte*> ScratchOf(const device::QueueStream* stream);
+
+  const std::unique_ptr<device::CudaDevice> device_;
+  const std::unique_ptr<kernels::cuda::MatmulLibrary> products_;
+  collectives::NcclCommunicator* const communicator_;
+  std::map<const device::QueueStream*, std::byte*> scratch_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_CUDA_CUDA_ACCELERATOR_H_

@@ -1,0 +1,47 @@
+// Whole trainings of tiny models, by the same composer and engine on the CPU and on an accelerator.
+#ifndef STRATA_WORKER_ENGINE_CUDA_TRAINING_TESTING_H_
+#define STRATA_WORKER_ENGINE_CUDA_TRAINING_TESTING_H_
+
+#include <memory>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "model/families/families.h"
+#include "model/optimizer/number_formats.h"
+#include "program/compose/plan.h"
+#include "worker/engine/accelerator.h"
+#include "worker/engine/small_model.h"
+
+namespace strata::worker {
+
+// Steps of kSmallBatch samples of the text that SmallModel learns.
+struct Training {
+  model::ModelSpec spec;
+  model::EmitOptions emission;
+  model::NumberFormats formats;
+  program::Plan plan;
+  int steps = 20;
+  std::vector<int64_t> overflow_steps = {};  // counted from 1
+};
+
+// Of SmallModel, in f32, with all samples in one pass.
+Training SmallTraining();
+
+struct TrainingOutcome {
+  std::vector<double> losses, norms;  // of steps that were applied
+  double validation = 0;
+  std::vector<double> parameters;  // the rank's, as they are kept
+};
+
+// Runs a rank's steps, and an evaluation. `accelerator` null: on the CPU, in one tier.
+// `communicator`: null alone; of the data group.
+void Train(const Training& training, Accelerator* accelerator, int rank,
+           collectives::Communicator* communicator, TrainingOutcome& outcome);
+
+// Losses are as near as `tolerance` times them, norms as five times that, and parameters as ten
+// times: gradients that are nothing but rounding, as those of keys' biases, move them, too.
+void ExpectNear(const TrainingOutcome& outcome, const TrainingOutcome& expected, double tolerance);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_CUDA_TRAINING_TESTING_H_
