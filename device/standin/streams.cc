@@ -212,7 +212,7 @@ bool Streams::Begin(Stream& stream) {
   return false;
 }
 
-void Streams::Finish(Stream& stream) const {
+void Streams::Finish(Stream& stream) {
   const Stream::Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (work.learns && work.wait.stream >= 0) Merge(stream.clock, *work.wait.clock);
@@ -228,7 +228,7 @@ void Streams::Finish(Stream& stream) const {
   changed();
 }
 
-void Streams::FinishIfDone(Stream& stream) const {
+void Streams::FinishIfDone(Stream& stream) {
   if (!stream.queue.empty() && AreEnded(stream.queue.front().parts)) Finish(stream);
 }
 

@@ -165,8 +165,8 @@ class Streams {
   void Step(Stream& stream);
   bool Begin(Stream& stream);
   void RunMeeting(Meeting& meeting);
-  void FinishIfDone(Stream& stream) const;
-  void Finish(Stream& stream) const;
+  void FinishIfDone(Stream& stream);
+  void Finish(Stream& stream);
 
   Machine& machine_;
   common::Random random_;
