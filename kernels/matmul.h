@@ -32,6 +32,9 @@ struct MatmulShape {
   NumberType out_type = NumberType::kF32;  // of c: that of a and b, or f32
 };
 
+// With the distances filled in. INVALID_ARGUMENT: impossible.
+absl::StatusOr<MatmulShape> CompleteShape(MatmulShape shape);
+
 enum class MatmulBackend {
   kAuto,    // bf16: by tiles, or else oneDNN where BFloat16Works(); f32: oneDNN with AVX-512 unless
             // there are few rows or a is transposed; else our own

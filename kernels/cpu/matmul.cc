@@ -11,7 +11,18 @@
 namespace strata::kernels {
 namespace {
 
-absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
+// What kAuto takes where there are many rows. The library is slow where a is transposed, as in
+// gradients of weights: it multiplies f32 there at 0.6 to 0.9 of our own product's rate.
+MatmulBackend BestBackend(const MatmulShape& shape) {
+  if (SuitsTileMatmul(shape) && TilesWork()) return MatmulBackend::kTiles;
+  const bool library = UsesAvx512() && ((shape.type == NumberType::kF32 && !shape.trans_a) ||
+                                        (shape.type == NumberType::kBF16 && BFloat16Works()));
+  return library ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
+}
+
+}  // namespace
+
+absl::StatusOr<MatmulShape> CompleteShape(MatmulShape shape) {
   if (shape.m < 1 || shape.n < 1 || shape.k < 1) {
     return absl::InvalidArgumentError(absl::StrCat("matrix product of ", shape.m, " x ", shape.k,
                                                    " and ", shape.k, " x ", shape.n,
@@ -34,24 +45,13 @@ absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
   return shape;
 }
 
-// What kAuto takes where there are many rows. The library is slow where a is transposed, as in
-// gradients of weights: it multiplies f32 there at 0.6 to 0.9 of our own product's rate.
-MatmulBackend BestBackend(const MatmulShape& shape) {
-  if (SuitsTileMatmul(shape) && TilesWork()) return MatmulBackend::kTiles;
-  const bool library = UsesAvx512() && ((shape.type == NumberType::kF32 && !shape.trans_a) ||
-                                        (shape.type == NumberType::kBF16 && BFloat16Works()));
-  return library ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
-}
-
-}  // namespace
-
 int64_t MatmulWorkspaceBytes(const MatmulShape& shape, int threads) {
   return std::max(OwnMatmulWorkspaceBytes(shape), kOneDnnScratchBytes * threads);
 }
 
 absl::StatusOr<MatmulPlan> MatmulPlan::Create(const MatmulShape& shape, int threads,
                                               MatmulBackend backend) {
-  const absl::StatusOr<MatmulShape> complete = Complete(shape);
+  const absl::StatusOr<MatmulShape> complete = CompleteShape(shape);
   if (!complete.ok()) return complete.status();
   const bool automatic = backend == MatmulBackend::kAuto;
   if (backend != MatmulBackend::kOneDnn && SuitsRowsMatmul(*complete)) {

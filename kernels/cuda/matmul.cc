@@ -42,29 +42,6 @@ cudaDataType DataTypeOf(NumberType type) {
 
 int BytesOf(NumberType type) { return type == NumberType::kF32 ? 4 : 2; }
 
-absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
-  if (shape.m < 1 || shape.n < 1 || shape.k < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("matrix product of ", shape.m, " x ", shape.k,
-                                                   " and ", shape.k, " x ", shape.n,
-                                                   ": every size must be at least 1"));
-  }
-  const int64_t a_columns = shape.trans_a ? shape.m : shape.k;
-  const int64_t b_columns = shape.trans_b ? shape.k : shape.n;
-  if (shape.lda == 0) shape.lda = a_columns;
-  if (shape.ldb == 0) shape.ldb = b_columns;
-  if (shape.ldc == 0) shape.ldc = shape.n;
-  if (shape.lda < a_columns || shape.ldb < b_columns || shape.ldc < shape.n) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("matrix product: row distances ", shape.lda, ", ", shape.ldb, ", ", shape.ldc,
-                     " are below the rows' lengths ", a_columns, ", ", b_columns, ", ", shape.n));
-  }
-  if (shape.out_type != shape.type && shape.out_type != NumberType::kF32) {
-    return absl::InvalidArgumentError(
-        "matrix product: c is neither of the factors' type nor of f32");
-  }
-  return shape;
-}
-
 absl::Status Check(const MatmulShape& shape, const MatmulOptions& options) {
   const int least = BytesOf(shape.type);
   if (options.alignment < least || options.alignment > kMostAlignment ||
@@ -225,7 +202,7 @@ MatmulLibrary::~MatmulLibrary() {
 
 absl::StatusOr<const MatmulPlan*> MatmulLibrary::Plan(const MatmulShape& shape,
                                                       const MatmulOptions& options) {
-  ASSIGN_OR_RETURN(const MatmulShape s, Complete(shape));
+  ASSIGN_OR_RETURN(const MatmulShape s, CompleteShape(shape));
   RETURN_IF_ERROR(Check(s, options));
   const Key key = {s.m,
                    s.n,

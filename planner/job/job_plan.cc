@@ -90,10 +90,9 @@ program::UpdatePolicy PolicyOf(v1::ParallelSpec::UpdatePolicy policy) {
 void SetMemory(const v1::JobSpec& job, program::Plan& plan) {
   plan.update = PolicyOf(job.parallel().update_policy());
   if (job.parallel().spool() == v1::ParallelSpec::SPOOL_BF16) plan.spool = program::DType::kBF16;
-  if (OnAccelerator(job)) plan.tier = program::Tier::kDevice;
+  if (OnAccelerator(job) || job.has_memory()) plan.tier = program::Tier::kDevice;
   if (!job.has_memory()) return;
   const v1::MemorySpec& memory = job.memory();
-  plan.tier = program::Tier::kDevice;
   plan.places = {.parameters = PlaceOf(memory.place().parameters()),
                  .gradients = PlaceOf(memory.place().gradients()),
                  .optimizer = PlaceOf(memory.place().optimizer()),
