@@ -83,38 +83,21 @@ bool Overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes && a_bytes != 0 && b_bytes != 0;
 }
 
-using Bytes = std::vector<std::byte>;
-
-// What each member reads; nothing where its memory is out of bounds.
-std::vector<Bytes> ReadAll(Machine& machine, const std::vector<std::optional<NcclCall>>& calls,
-                           const std::vector<OperationId>& ids) {
-  const int size = static_cast<int>(calls.size());
-  std::vector<Bytes> inputs(size);
-  for (int rank = 0; rank < size; ++rank) {
-    const NcclBuffers buffers = BuffersOf(*calls[rank], rank, size);
-    inputs[rank].resize(buffers.read_bytes);
-    if (buffers.read_bytes == 0) continue;
-    const std::byte* const from =
-        Reach(machine, ids[rank], calls[rank]->send, buffers.read_bytes, false);
-    if (from != nullptr) std::memcpy(inputs[rank].data(), from, buffers.read_bytes);
-  }
-  return inputs;
-}
-
 // What rank `to` gets of them, `part` bytes each.
-Bytes ResultOf(const NcclCall& call, const std::vector<Bytes>& inputs, int to, uint64_t part) {
-  Bytes result;
-  const auto append = [&](const Bytes& from, uint64_t offset) {
+NcclBytes ResultOf(const NcclCall& call, const std::vector<NcclBytes>& inputs, int to,
+                   uint64_t part) {
+  NcclBytes result;
+  const auto append = [&](const NcclBytes& from, uint64_t offset) {
     result.insert(result.end(), from.begin() + offset, from.begin() + offset + part);
   };
   switch (call.op) {
     case NcclOp::kBroadcast:
       return inputs[call.peer];
     case NcclOp::kAllGather:
-      for (const Bytes& input : inputs) append(input, 0);
+      for (const NcclBytes& input : inputs) append(input, 0);
       return result;
     case NcclOp::kAllToAll:
-      for (const Bytes& input : inputs) append(input, to * part);
+      for (const NcclBytes& input : inputs) append(input, to * part);
       return result;
     default:
       break;
@@ -203,26 +186,43 @@ bool Agree(const NcclCall& a, const NcclCall& b) {
   return a.op == b.op && a.peer == b.peer && a.sum == b.sum;
 }
 
+NcclBytes ReadInput(Machine& machine, OperationId id, const NcclCall& call, int rank, int size) {
+  const NcclBuffers buffers = BuffersOf(call, rank, size);
+  NcclBytes input(buffers.read_bytes);
+  if (buffers.read_bytes == 0) return input;
+  const std::byte* const from = Reach(machine, id, call.send, buffers.read_bytes, false);
+  if (from != nullptr) std::memcpy(input.data(), from, buffers.read_bytes);
+  return input;
+}
+
 void RunCollective(Machine& machine, const std::vector<std::optional<NcclCall>>& calls,
-                   const std::vector<OperationId>& ids) {
+                   const std::vector<OperationId>& ids, const NcclInputs& elsewhere) {
   const int size = static_cast<int>(calls.size());
-  const std::vector<Bytes> inputs = ReadAll(machine, calls, ids);
+  std::vector<NcclBytes> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    inputs.push_back(elsewhere[rank].has_value()
+                         ? *elsewhere[rank]
+                         : ReadInput(machine, ids[rank], *calls[rank], rank, size));
+  }
   for (int rank = 0; rank < size; ++rank) {
     const NcclCall& call = *calls[rank];
     const NcclBuffers buffers = BuffersOf(call, rank, size);
-    if (buffers.write_bytes == 0) continue;
+    if (buffers.write_bytes == 0 || elsewhere[rank].has_value()) continue;
     std::byte* const to = Reach(machine, ids[rank], call.receive, buffers.write_bytes, true);
     if (to == nullptr) continue;
-    const Bytes result = ResultOf(call, inputs, rank, call.count * BytesOf(call.type));
+    const NcclBytes result = ResultOf(call, inputs, rank, call.count * BytesOf(call.type));
     std::memcpy(to, result.data(), buffers.write_bytes);
   }
 }
 
 void RunMessage(Machine& machine, const NcclCall& send, const NcclCall& receive,
-                const std::vector<OperationId>& ids) {
+                const std::vector<OperationId>& ids, const NcclInputs& elsewhere) {
   const uint64_t bytes = send.count * BytesOf(send.type);
   if (bytes == 0) return;
-  const std::byte* const from = Reach(machine, ids[0], send.send, bytes, false);
+  const std::byte* const from = elsewhere[0].has_value()
+                                    ? elsewhere[0]->data()
+                                    : Reach(machine, ids[0], send.send, bytes, false);
+  if (elsewhere[1].has_value()) return;
   std::byte* const to = Reach(machine, ids[1], receive.receive, bytes, true);
   if (from != nullptr && to != nullptr) std::memmove(to, from, bytes);
 }

@@ -4,6 +4,7 @@
 
 #include <nccl.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,11 +54,19 @@ bool Collide(const NcclBuffers& a, const NcclBuffers& b);
 
 // Whether members' calls are the same operation; they differ only in buffers.
 bool Agree(const NcclCall& a, const NcclCall& b);
+
+using NcclBytes = std::vector<std::byte>;
+// What members in other processes sent; none of those of this one.
+using NcclInputs = std::vector<std::optional<NcclBytes>>;
+// What a member reads; zeros where its memory is out of bounds.
+NcclBytes ReadInput(Machine& machine, OperationId id, const NcclCall& call, int rank, int size);
 // Does a collective, by rank; sums add in rank order, each rounded to the type, as NCCL's do.
+// Members in other processes do their own.
 void RunCollective(Machine& machine, const std::vector<std::optional<NcclCall>>& calls,
-                   const std::vector<OperationId>& ids);
+                   const std::vector<OperationId>& ids, const NcclInputs& elsewhere);
+// By member: the sender, the receiver.
 void RunMessage(Machine& machine, const NcclCall& send, const NcclCall& receive,
-                const std::vector<OperationId>& ids);
+                const std::vector<OperationId>& ids, const NcclInputs& elsewhere);
 
 }  // namespace strata::standin
 

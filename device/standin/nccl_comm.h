@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "device/standin/nccl_call.h"
+#include "device/standin/nccl_wire.h"
 #include "device/standin/streams.h"
 
 namespace strata::standin {
@@ -25,8 +26,16 @@ struct Exchange {
   int clique = 0;                              // its number
   std::vector<std::optional<NcclCall>> calls;  // by member
   std::vector<uint64_t> numbers;               // by member: of the issue among its device's
+  std::vector<int> places;                     // by member: of the call in its issue
+  std::vector<int> ranks;                      // of the members
+  NcclInputs elsewhere;                        // by member
   std::string name;
   bool is_broken = false;  // members disagree: nothing is done
+};
+
+struct MemberOf {
+  std::shared_ptr<Exchange> exchange;
+  int member = 0;
 };
 
 // The members of one communicator.
@@ -43,6 +52,7 @@ struct Clique {
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Exchange>>> messages;
   std::map<uint64_t, std::vector<std::optional<Split>>> splits;
   int joined = 0, finalized = 0;
+  NcclWire::Room* room = nullptr;  // null: all members are of this process
 
   int size() const { return static_cast<int>(members.size()); }
   bool IsFormed() const { return joined == size(); }
@@ -59,7 +69,7 @@ struct Issue {
 
 }  // namespace strata::standin
 
-// NCCL's handle: one rank's.
+// NCCL's handle: one rank's. Of a rank in another process: what stands for it here, with no handle.
 struct ncclComm {
   std::shared_ptr<strata::standin::Clique> clique;  // null: its split has not ended
   int rank = 0, device = 0;
@@ -74,6 +84,9 @@ struct ncclComm {
   std::vector<strata::standin::Part> parts;            // that may not have ended
   std::set<std::pair<uint64_t, uint64_t>> registered;  // begin and bytes
   std::string error;                                   // the last
+  // Of another process: its stream here, and by an issue's number the members it has not come to.
+  strata::standin::Stream* stream = nullptr;
+  std::map<uint64_t, std::vector<strata::standin::MemberOf>> expected;
 
   std::string Name() const {
     return clique == nullptr ? "a communicator that has not formed" : clique->NameOf(rank);

@@ -12,20 +12,6 @@ bool IsComplete(const Exchange& exchange) {
                      [](const auto& call) { return call.has_value(); });
 }
 
-std::shared_ptr<Exchange> MakeExchange(const Clique& clique, const std::vector<int>& ranks) {
-  auto exchange = std::make_shared<Exchange>();
-  exchange->clique = clique.number;
-  exchange->calls.resize(ranks.size());
-  exchange->numbers.resize(ranks.size());
-  for (const int rank : ranks) {
-    Meeting::Member member;
-    member.who = clique.NameOf(rank);
-    member.is_gone = clique.is_gone[rank];
-    exchange->meeting.members.push_back(std::move(member));
-  }
-  return exchange;
-}
-
 // Whether something of member `from` comes to member `to`.
 bool Gives(const NcclCall& call, int from, int to) {
   if (call.op == NcclOp::kBroadcast) return from == call.peer;
@@ -34,6 +20,28 @@ bool Gives(const NcclCall& call, int from, int to) {
 }
 
 }  // namespace
+
+std::shared_ptr<Exchange> NcclMatching::MakeExchange(const Clique& clique,
+                                                     const std::vector<int>& ranks) {
+  auto exchange = std::make_shared<Exchange>();
+  exchange->clique = clique.number;
+  exchange->calls.resize(ranks.size());
+  exchange->numbers.resize(ranks.size());
+  exchange->places.resize(ranks.size());
+  exchange->elsewhere.resize(ranks.size());
+  exchange->ranks = ranks;
+  for (const int rank : ranks) {
+    Meeting::Member member;
+    member.who = clique.NameOf(rank);
+    member.is_gone = clique.is_gone[rank];
+    exchange->meeting.members.push_back(std::move(member));
+  }
+  if (clique.room == nullptr) return exchange;
+  exchange->meeting.on_come = [this, &clique, own = exchange.get()](int member, OperationId id) {
+    tell_come(clique, *own, member, id);
+  };
+  return exchange;
+}
 
 void NcclMatching::Compare(Exchange& exchange, int member) {
   for (size_t other = 0; other < exchange.calls.size(); ++other) {
@@ -79,7 +87,13 @@ void NcclMatching::CheckOrder(const Clique& clique, const std::shared_ptr<Exchan
   }
 }
 
-Part NcclMatching::MatchCollective(ncclComm& comm, const NcclCall& call, uint64_t number) {
+void NcclMatching::Enter(ncclComm& comm, const NcclCall& call, const MemberOf& of) {
+  of.exchange->calls[of.member] = call;
+  if (comm.failure != ncclSuccess) of.exchange->meeting.is_stuck = true;
+  Compare(*of.exchange, of.member);
+}
+
+MemberOf NcclMatching::MatchCollective(ncclComm& comm, const NcclCall& call) {
   Clique& clique = *comm.clique;
   const uint64_t sequence = comm.collectives++;
   std::shared_ptr<Exchange>& slot = clique.collectives[sequence];
@@ -91,22 +105,16 @@ Part NcclMatching::MatchCollective(ncclComm& comm, const NcclCall& call, uint64_
                  std::to_string(clique.number);
     slot->meeting.orders = [call](int from, int to) { return Gives(call, from, to); };
     slot->meeting.run = [&machine = machine_, own = slot.get()](const auto& ids) {
-      if (!own->is_broken) RunCollective(machine, own->calls, ids);
+      if (!own->is_broken) RunCollective(machine, own->calls, ids, own->elsewhere);
     };
   }
-  const std::shared_ptr<Exchange> exchange = slot;
-  exchange->calls[comm.rank] = call;
-  exchange->numbers[comm.rank] = number;
-  if (comm.failure != ncclSuccess) exchange->meeting.is_stuck = true;
-  Compare(*exchange, comm.rank);
-  if (IsComplete(*exchange)) {
-    CheckOrder(clique, exchange);
-    clique.collectives.erase(sequence);
-  }
-  return {std::shared_ptr<Meeting>(exchange, &exchange->meeting), comm.rank};
+  const MemberOf of{slot, comm.rank};
+  Enter(comm, call, of);
+  if (IsComplete(*of.exchange)) clique.collectives.erase(sequence);
+  return of;
 }
 
-Part NcclMatching::MatchMessage(ncclComm& comm, const NcclCall& call) {
+MemberOf NcclMatching::MatchMessage(ncclComm& comm, const NcclCall& call) {
   Clique& clique = *comm.clique;
   const bool sends = call.op == NcclOp::kSend;
   const int from = sends ? comm.rank : call.peer, to = sends ? call.peer : comm.rank;
@@ -124,18 +132,18 @@ Part NcclMatching::MatchMessage(ncclComm& comm, const NcclCall& call) {
     exchange->name = "a message from " + clique.NameOf(from) + " to rank " + std::to_string(to);
     exchange->meeting.orders = [](int giver, int) { return giver == 0; };
     exchange->meeting.run = [&machine = machine_, own = exchange.get()](const auto& ids) {
-      if (!own->is_broken) RunMessage(machine, *own->calls[0], *own->calls[1], ids);
+      if (own->is_broken) return;
+      RunMessage(machine, *own->calls[0], *own->calls[1], ids, own->elsewhere);
     };
     open.push_back(exchange);
   }
-  exchange->calls[member] = call;
-  if (comm.failure != ncclSuccess) exchange->meeting.is_stuck = true;
-  Compare(*exchange, member);
-  return {std::shared_ptr<Meeting>(exchange, &exchange->meeting), member};
+  const MemberOf of{exchange, member};
+  Enter(comm, call, of);
+  return of;
 }
 
-Made NcclMatching::Match(ncclComm& comm, const std::vector<NcclCall>& calls) {
-  const uint64_t number = ++issued_[comm.device];
+Made NcclMatching::Match(ncclComm& comm, const std::vector<NcclCall>& calls, uint64_t number,
+                         const std::vector<int>& places) {
   Made made;
   made.after = comm.last;
   made.name = calls.size() == 1
@@ -143,9 +151,15 @@ Made NcclMatching::Match(ncclComm& comm, const std::vector<NcclCall>& calls) {
                   : std::to_string(calls.size()) + " operations from " + TextOf(calls[0]) + " on";
   made.name += " by " + comm.Name();
   std::erase_if(comm.parts, [](const Part& part) { return part.meeting->is_over; });
-  for (const NcclCall& call : calls) {
-    made.parts.push_back(call.IsMessage() ? MatchMessage(comm, call)
-                                          : MatchCollective(comm, call, number));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const bool message = calls[i].IsMessage();
+    const MemberOf of = message ? MatchMessage(comm, calls[i]) : MatchCollective(comm, calls[i]);
+    Exchange& exchange = *of.exchange;
+    exchange.numbers[of.member] = number;
+    exchange.places[of.member] = places.empty() ? static_cast<int>(i) : places[i];
+    if (!message && IsComplete(exchange)) CheckOrder(*comm.clique, of.exchange);
+    if (comm.stream != nullptr) comm.expected[number].push_back(of);
+    made.parts.push_back({std::shared_ptr<Meeting>(of.exchange, &exchange.meeting), of.member});
   }
   comm.parts.insert(comm.parts.end(), made.parts.begin(), made.parts.end());
   made.placed = [&comm](const Mark& mark) { comm.last = mark; };

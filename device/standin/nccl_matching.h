@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,16 +22,26 @@ class NcclMatching {
  public:
   explicit NcclMatching(Machine& machine) : machine_(machine) {}
 
+  // An issue among those of the member's device.
+  uint64_t NextNumber(const ncclComm& comm) { return ++issued_[comm.device]; }
   // The member's part in an operation, or in several at once, about to be put on a stream.
-  Made Match(ncclComm& comm, const std::vector<NcclCall>& calls);
+  // `places`: of the calls in the issue; empty: they are all of it.
+  Made Match(ncclComm& comm, const std::vector<NcclCall>& calls, uint64_t number,
+             const std::vector<int>& places = {});
+
+  // Tells members in other processes that one of this process has come; null: there are none.
+  std::function<void(const Clique& clique, const Exchange& exchange, int member, OperationId id)>
+      tell_come;
 
  private:
   struct Order {
     std::shared_ptr<const Exchange> exchange;
     uint64_t first, second;  // issues on two devices
   };
-  Part MatchCollective(ncclComm& comm, const NcclCall& call, uint64_t number);
-  Part MatchMessage(ncclComm& comm, const NcclCall& call);
+  std::shared_ptr<Exchange> MakeExchange(const Clique& clique, const std::vector<int>& ranks);
+  MemberOf MatchCollective(ncclComm& comm, const NcclCall& call);
+  MemberOf MatchMessage(ncclComm& comm, const NcclCall& call);
+  void Enter(ncclComm& comm, const NcclCall& call, const MemberOf& of);
   void Compare(Exchange& exchange, int member);
   void CheckOrder(const Clique& clique, const std::shared_ptr<Exchange>& exchange);
 

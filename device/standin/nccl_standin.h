@@ -1,5 +1,6 @@
 // NCCL's stand-in, as tests see it. The API is NCCL's, nccl.h, for ranks that are threads of one
-// process, each with a device of its own (Options::device_count):
+// process, each with a device of its own (Options::device_count), or processes of one machine
+// (Options::ranks_are_processes):
 //
 //   standin::Reset({.device_count = 8});
 //   … threads: cudaSetDevice(rank), ncclCommInitRankConfig, ncclAllReduce, … on streams …

@@ -12,18 +12,6 @@ uint64_t worlds_made = 0;
 
 std::string KeyOf(const ncclUniqueId& id) { return {id.internal, sizeof id.internal}; }
 
-// Does something as a thread of this device.
-class OnDevice {
- public:
-  explicit OnDevice(int device) : before_(std::exchange(CurrentDevice(), device)) {}
-  ~OnDevice() { CurrentDevice() = before_; }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  const int before_;
-};
-
 }  // namespace
 
 // What a thread has issued since its ncclGroupStart.
@@ -51,7 +39,10 @@ struct NcclWorld::Group {
 };
 
 NcclWorld::NcclWorld(Runtime& runtime)
-    : runtime_(runtime), matching_(runtime.machine()), number_(++worlds_made) {}
+    : runtime_(runtime), matching_(runtime.machine()), number_(++worlds_made) {
+  if (!runtime.machine().options.ranks_are_processes) return;
+  processes_ = std::make_unique<NcclProcesses>(runtime, matching_);
+}
 
 NcclWorld& NcclWorld::Of(Runtime& runtime) {
   if (runtime.extension == nullptr) runtime.extension = std::make_unique<NcclWorld>(runtime);
@@ -86,7 +77,8 @@ void NcclWorld::OnMark(Stream& stream, const char* what) {
 template <typename Condition>
 bool NcclWorld::Await(const std::string& who, const char* for_what, Condition&& condition) {
   while (!condition()) {
-    if (runtime_.LetOthersAct(runtime_.machine().options.patience_seconds)) continue;
+    const bool acted = runtime_.LetOthersAct(runtime_.machine().options.patience_seconds);
+    if (acted || processes_ != nullptr) continue;  // other processes take their time
     runtime_.machine().findings.Report(FindingKind::kDeadlock, who, 0,
                                        who + " waits for " + for_what);
     return false;
@@ -98,7 +90,8 @@ bool NcclWorld::Await(const std::string& who, const char* for_what, Condition&& 
 
 ncclUniqueId NcclWorld::MakeId() {
   ncclUniqueId id{};
-  const std::string text = "stand-in " + std::to_string(ids_.size() + 1);
+  const std::string text = processes_ != nullptr ? NcclProcesses::NewId()
+                                                 : "stand-in " + std::to_string(ids_.size() + 1);
   std::memcpy(id.internal, text.data(), text.size());
   ids_[KeyOf(id)] = nullptr;
   return id;
@@ -115,6 +108,7 @@ ncclComm* NcclWorld::MakeComm(bool blocking) {
 ncclResult_t NcclWorld::Join(ncclComm_t* made, int size, const ncclUniqueId& id, int rank,
                              bool blocking) {
   *made = nullptr;
+  if (processes_ != nullptr && NcclProcesses::IsId(id)) ids_.try_emplace(KeyOf(id));
   const auto found = ids_.find(KeyOf(id));
   if (found == ids_.end()) {
     return Refuse(nullptr, ncclInvalidArgument, "an id that ncclGetUniqueId has not made");
@@ -131,6 +125,9 @@ ncclResult_t NcclWorld::Join(ncclComm_t* made, int size, const ncclUniqueId& id,
     clique->is_gone.resize(size);
   }
   const std::string who = clique->NameOf(rank);
+  if (clique->room != nullptr) {
+    return Refuse(nullptr, ncclInvalidUsage, who + " joins beside another rank of its process");
+  }
   if (clique->size() != size) {
     return Refuse(nullptr, ncclInvalidUsage,
                   who + " joins one of " + std::to_string(size) + " ranks, others one of " +
@@ -150,6 +147,9 @@ ncclResult_t NcclWorld::Join(ncclComm_t* made, int size, const ncclUniqueId& id,
   comm->rank = rank;
   clique->members[rank] = comm;
   ++clique->joined;
+  if (processes_ != nullptr && !processes_->Join(*comm, id)) {
+    return Refuse(comm, ncclInvalidUsage, who + " joins twice");
+  }
   runtime_.NoteChange();
   *made = comm;
   return AwaitFormed(*comm);
@@ -160,9 +160,12 @@ ncclResult_t NcclWorld::AwaitFormed(ncclComm& comm) {
     group.forming.push_back(&comm);
     return comm.is_blocking ? ncclSuccess : ncclInProgress;
   }
-  const auto formed = [&] { return comm.clique != nullptr && comm.clique->IsFormed(); };
+  const auto formed = [&] {
+    return comm.failure != ncclSuccess || (comm.clique != nullptr && comm.clique->IsFormed());
+  };
   if (!comm.is_blocking) return ncclInProgress;
-  return Await(comm.Name(), "members that have not joined", formed) ? ncclSuccess : ncclSystemError;
+  if (!Await(comm.Name(), "members that have not joined", formed)) return ncclSystemError;
+  return comm.failure;
 }
 
 ncclResult_t NcclWorld::Split(ncclComm& parent, int color, int key, bool blocking,
@@ -177,8 +180,12 @@ ncclResult_t NcclWorld::Split(ncclComm& parent, int color, int key, bool blockin
     return Refuse(&parent, ncclInvalidUsage,
                   parent.Name() + " is split while operations of it are outstanding");
   }
-  ncclComm* const child = color == NCCL_SPLIT_NOCOLOR ? nullptr : MakeComm(blocking);
   Clique& clique = *parent.clique;
+  if (clique.room != nullptr) {
+    return Refuse(&parent, ncclInvalidUsage,
+                  parent.Name() + " is split: the stand-in cannot, between processes");
+  }
+  ncclComm* const child = color == NCCL_SPLIT_NOCOLOR ? nullptr : MakeComm(blocking);
   parent.is_splitting = true;
   const uint64_t sequence = parent.splits++;
   auto& splits = clique.splits[sequence];
@@ -376,7 +383,12 @@ void NcclWorld::Place(ncclComm& comm, const Issue& issue) {
     streams.Wait(stream, streams.End(*issue.streams[i]));
   }
   runtime_.EnqueueMade(stream, TextOf(issue.calls[0]), [this, &comm, calls = issue.calls]() {
-    if (comm.end.empty()) return matching_.Match(comm, calls);
+    if (comm.end.empty()) {
+      const uint64_t number = matching_.NextNumber(comm);
+      Made made = matching_.Match(comm, calls, number);
+      if (comm.clique->room != nullptr) processes_->TellIssue(comm, number, calls);
+      return made;
+    }
     Refuse(nullptr, ncclInvalidArgument,
            "a graph has " + TextOf(calls[0]) + " of " + comm.Name() + ", which " + comm.end);
     return Made{};
@@ -399,6 +411,7 @@ ncclResult_t NcclWorld::Finalize(ncclComm& comm) {
   }
   comm.is_finalized = true;
   ++comm.clique->finalized;
+  if (comm.clique->room != nullptr) processes_->TellFinalize(comm);
   runtime_.NoteChange();
   if (!comm.is_blocking) return ncclInProgress;
   runtime_.streams().RunUntil(comm.last);
@@ -437,6 +450,7 @@ void NcclWorld::Leave(ncclComm& comm) {
     if (!part.meeting->is_over) runtime_.streams().Leave(part.meeting, part.member);
   }
   if (comm.clique == nullptr) return;
+  if (processes_ != nullptr) processes_->Leave(comm);
   Clique& clique = *comm.clique;
   clique.is_gone[comm.rank] = true;
   for (auto& [sequence, splits] : clique.splits) {

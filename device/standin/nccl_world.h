@@ -12,6 +12,7 @@
 
 #include "device/standin/nccl_comm.h"
 #include "device/standin/nccl_matching.h"
+#include "device/standin/nccl_processes.h"
 #include "device/standin/runtime.h"
 
 namespace strata::standin {
@@ -63,13 +64,15 @@ class NcclWorld : public Extension {
   ncclResult_t AwaitFormed(ncclComm& comm);
   ncclComm* MakeComm(bool blocking);
   void Leave(ncclComm& comm);
-  // Blocks until a condition holds; false, with a finding: nobody does anything for it.
+  // Blocks until a condition holds; false, with a finding: no thread does anything for it. Other
+  // processes are waited for as long as they live.
   template <typename Condition>
   bool Await(const std::string& who, const char* for_what, Condition&& condition);
 
   Runtime& runtime_;
   NcclMatching matching_;
-  const uint64_t number_;  // of worlds made
+  std::unique_ptr<NcclProcesses> processes_;  // null: ranks are threads of this one
+  const uint64_t number_;                     // of worlds made
   int polls_to_issue_ = 1;
   int cliques_made_ = 0;
   std::map<std::string, std::shared_ptr<Clique>> ids_;  // null: nobody has joined

@@ -29,6 +29,8 @@ struct Options {
   // are no tests.
   bool fail_at_finding = false;
   int device_count = 1;
+  // NCCL's ranks are processes of one machine, not threads of this one.
+  bool ranks_are_processes = false;
   int64_t device_bytes = int64_t{1} << 30;  // of each
   int64_t instruction_limit = 50'000'000;   // of a block, counted by warp: more is a finding
   // Of a host thread that waits for what other threads' devices must do: when nothing has happened

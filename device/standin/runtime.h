@@ -67,6 +67,18 @@ struct Kernel {
   }
 };
 
+// Does something as a thread of this device.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : before_(std::exchange(CurrentDevice(), device)) {}
+  ~OnDevice() { CurrentDevice() = before_; }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const int before_;
+};
+
 // What a library on the runtime keeps there, so that it begins anew with it.
 class Extension {
  public:

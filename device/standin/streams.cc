@@ -15,6 +15,13 @@ bool AreEnded(const std::vector<Part>& parts) {
   return std::all_of(parts.begin(), parts.end(), IsEnded);
 }
 
+// Whether others are yet to be told that a stream has come to it.
+bool IsToTell(const Part& part) {
+  const Meeting& meeting = *part.meeting;
+  return meeting.on_come && !meeting.is_stuck && !IsEnded(part) &&
+         !meeting.members[part.member].has_come;
+}
+
 uint64_t ThreadNumber() {
   static std::atomic<uint64_t> threads = 0;
   thread_local const uint64_t number = ++threads;
@@ -129,9 +136,9 @@ bool Streams::IsReached(const Mark& mark) const {
 
 bool Streams::IsReady(const Meeting& meeting) const {
   return !meeting.is_stuck &&
-         std::all_of(meeting.members.begin(), meeting.members.end(), [](const auto& member) {
+         std::all_of(meeting.members.begin(), meeting.members.end(), [&](const auto& member) {
            return member.stream != nullptr && !member.is_gone &&
-                  member.stream->done + 1 == member.place;
+                  member.stream->done + 1 == member.place && (!meeting.on_come || member.has_come);
          });
 }
 
@@ -140,6 +147,9 @@ bool Streams::IsRunnable(const Stream& stream) const {
   const Stream::Work& work = stream.queue.front();
   if (!IsReached(work.wait)) return false;
   if (!work.awaited.IsThere() && !has_failed(stream.device)) return false;
+  if (!stream.is_elsewhere && std::any_of(work.parts.begin(), work.parts.end(), IsToTell)) {
+    return true;
+  }
   return AreEnded(work.parts) || has_failed(stream.device) ||
          std::any_of(work.parts.begin(), work.parts.end(),
                      [&](const Part& part) { return !IsEnded(part) && IsReady(*part.meeting); });
@@ -201,7 +211,7 @@ Stream* Streams::Choose(Stream& wanted) {
 // The stream has come to its first work; false: the device has failed.
 bool Streams::Begin(Stream& stream) {
   Stream::Work& work = stream.queue.front();
-  if (work.id != kNever) return true;
+  if (work.id != kNever || stream.is_elsewhere) return true;
   Merge(stream.clock, work.host);
   if (stream.clock.size() <= static_cast<size_t>(stream.id)) stream.clock.resize(stream.id + 1);
   stream.clock[stream.id] = stream.done + 1;
@@ -244,8 +254,9 @@ void Streams::RunMeeting(Meeting& meeting) {
   for (int to = 0; to < count; ++to) {
     StreamClock& learnt = meeting.members[to].stream->queue.front().learnt;
     for (int from = 0; from < count; ++from) {
-      if (from == to || !meeting.orders(from, to)) continue;
       const Stream& other = *meeting.members[from].stream;
+      // Memory is a process's own: what others did orders nothing here.
+      if (from == to || other.is_elsewhere || !meeting.orders(from, to)) continue;
       StreamClock before = other.clock;  // its part itself may still go on
       --before[other.id];
       Merge(learnt, before);
@@ -264,6 +275,11 @@ void Streams::Step(Stream& stream) {
     for (const Part& part : work.parts) part.meeting->members[part.member].is_gone = true;
   }
   const std::vector<Part> parts = work.parts;
+  for (const Part& part : parts) {
+    if (!IsToTell(part) || !Begin(stream)) continue;
+    part.meeting->members[part.member].has_come = true;
+    part.meeting->on_come(part.member, work.id);
+  }
   for (const Part& part : parts) {
     if (IsEnded(part) || !IsReady(*part.meeting)) continue;
     RunMeeting(*part.meeting);
@@ -295,6 +311,8 @@ std::string Streams::DescribeWait(const Stream& stream) const {
         const Stream::Work& other = member.stream->queue.front();
         why =
             ", whose stream stands at " + (other.name.empty() ? "a wait for an event" : other.name);
+      } else if (part.meeting->on_come && !member.has_come) {
+        why = ", whose stream has not come to it";
       }
       if (why.empty() && part.meeting->is_stuck) why = ", whose communicator has failed";
       if (!why.empty()) text += (text.empty() ? "" : "; ") + member.who + why;
@@ -312,13 +330,23 @@ std::string Streams::DescribeWaits() const {
   return text;
 }
 
+bool Streams::IsUpToOthers() const {
+  return std::any_of(streams_.begin(), streams_.end(), [this](const auto& stream) {
+    if (stream->is_elsewhere || stream->queue.empty()) return false;
+    const Stream::Work& work = stream->queue.front();
+    return IsReached(work.wait) &&
+           std::any_of(work.parts.begin(), work.parts.end(),
+                       [](const Part& part) { return part.meeting->on_come && !IsEnded(part); });
+  });
+}
+
 void Streams::RunUntil(const Mark& mark) {
   if (mark.stream < 0) return;
   Stream& stream = *streams_[mark.stream];
   while (stream.done < mark.place) {
     if (Stream* const next = Choose(stream)) {
       Step(*next);
-    } else if (!let_others_act()) {
+    } else if (!let_others_act() && !IsUpToOthers()) {
       for (const auto& any : streams_) {
         const std::string text = DescribeWait(*any);
         if (!text.empty()) {
@@ -340,8 +368,10 @@ void Streams::RunAll() {
   machine_.operations.Settle(device);
 }
 
-void Streams::RunTowards(const Mark& mark) {
-  if (Stream* const next = Choose(*streams_[mark.stream])) Step(*next);
+bool Streams::RunTowards(const Mark& mark) {
+  Stream* const next = Choose(*streams_[mark.stream]);
+  if (next != nullptr) Step(*next);
+  return next != nullptr;
 }
 
 }  // namespace strata::standin

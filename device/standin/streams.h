@@ -75,13 +75,17 @@ struct Meeting {
     std::string who;           // "rank 2", for messages
     Stream* stream = nullptr;  // null: the part was not issued yet
     uint64_t place = 0;
-    bool is_gone = false;  // the part ends without the meeting, which then never runs
+    bool is_gone = false;   // the part ends without the meeting, which then never runs
+    bool has_come = false;  // and others were told: see on_come
   };
   std::vector<Member> members;
   bool is_over = false;
   bool is_stuck = false;  // it never runs
   std::function<bool(int from, int to)> orders;
   std::function<void(const std::vector<OperationId>& ids)> run;  // by member
+  // Tells members in other processes of one of this one's that has come; they tell of themselves by
+  // has_come. Null: all are of this process.
+  std::function<void(int member, OperationId id)> on_come;
 };
 
 struct Stream {
@@ -104,6 +108,7 @@ struct Stream {
   uint64_t issued = 0, done = 0;
   StreamClock clock;           // what is ordered before its next operation
   Capture* capture = nullptr;  // its calls are recorded
+  bool is_elsewhere = false;   // it stands here for one of another process
 };
 
 class Streams {
@@ -132,8 +137,9 @@ class Streams {
   void RunUntil(const Mark& mark);
   // All streams of the calling thread's device.
   void RunAll();
-  // One operation on the way to a mark that is not reached: queries make things go on.
-  void RunTowards(const Mark& mark);
+  // One operation on the way to a mark that is not reached: queries make things go on. False: none
+  // can run.
+  bool RunTowards(const Mark& mark);
   // What streams stand at that others have a part in and have not come to, a line each.
   std::string DescribeWaits() const;
   // How many awaited values were there when their streams came to them.
@@ -156,6 +162,8 @@ class Streams {
  private:
   std::string DescribeWait(const Stream& stream) const;
   bool IsReady(const Meeting& meeting) const;
+  // Whether something stands where only other processes help.
+  bool IsUpToOthers() const;
   bool IsRunnable(const Stream& stream) const;
   Stream* FindRunnable(Stream& stream, std::set<Stream*>& seen);
   Stream* Choose(Stream& wanted);

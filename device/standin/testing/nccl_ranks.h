@@ -86,7 +86,6 @@ class NcclTest : public testing::Test {
         [&](StreamOrder order) { EXPECT_THAT(Run(order, size, body), testing::IsEmpty()); });
   }
 
- private:
   static void RunRank(Rank rank, const ncclUniqueId& id, const Body& body) {
     STRATA_EXPECT_CUDA(cudaSetDevice(rank.rank));
     for (cudaStream_t* stream : {&rank.compute, &rank.communication}) {
