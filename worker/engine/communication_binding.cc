@@ -135,16 +135,19 @@ absl::StatusOr<BoundCommunication> BindMessage(const program::Action& action,
     return absl::InvalidArgumentError(absl::StrCat("there is no channel ", what.channel));
   }
   const bool sends = action.mechanism == Mechanism::kSend;
+  // Both ends of a message are of one direction.
+  const bool ahead = (what.peer_offset > 0) == sends;
   return BoundCommunication{
-      .operation = collectives::Operation{.kind = sends ? collectives::OpKind::kSend
-                                                        : collectives::OpKind::kReceive,
-                                          .group = groups.id(what.group, Stream::kSend),
-                                          .type = collectives::DataType::kBytes,
-                                          .count = what.bytes,
-                                          .in = sends ? operands[0].data : nullptr,
-                                          .out = sends ? nullptr : operands[0].data,
-                                          .peer = peer,
-                                          .tag = static_cast<uint32_t>(what.channel)},
+      .operation =
+          collectives::Operation{
+              .kind = sends ? collectives::OpKind::kSend : collectives::OpKind::kReceive,
+              .group = groups.id(what.group, ahead ? Stream::kSend : Stream::kReceive),
+              .type = collectives::DataType::kBytes,
+              .count = what.bytes,
+              .in = sends ? operands[0].data : nullptr,
+              .out = sends ? nullptr : operands[0].data,
+              .peer = peer,
+              .tag = static_cast<uint32_t>(what.channel)},
       .local = {}};
 }
 

@@ -27,8 +27,9 @@ class GroupTable {
  public:
   // `groups`: world ranks per group, empty for this rank alone. Makes a communicator group for each
   // group of more than one rank and each communication stream, so that the streams, which run ahead
-  // of each other differently on every rank, do not disturb each other's order; sends and receives
-  // share one. InvalidArgument: a group without this rank, or groups without a communicator.
+  // of each other differently on every rank, do not disturb each other's order. Those of messages
+  // are one for each direction, whichever end sends: each direction's come in an order of its own.
+  // InvalidArgument: a group without this rank, or groups without a communicator.
   static absl::StatusOr<GroupTable> Create(const std::map<program::Group, std::vector<int>>& groups,
                                            collectives::Communicator* communicator);
   // The same of the rank `self`, by what makes groups; null: nothing does.

@@ -67,7 +67,7 @@ TEST_F(CommunicationBinding, MovesBytesAndAddsNumbers) {
   EXPECT_EQ(narrow->operation->count, 32);
 }
 
-TEST_F(CommunicationBinding, StreamsHaveGroupsOfTheirOwnAndMessagesShareOne) {
+TEST_F(CommunicationBinding, StreamsHaveGroupsOfTheirOwnAndSoHasEachDirectionOfMessages) {
   const GroupTable table = Table(2);
   EXPECT_FALSE(table.id(Group::kData, Stream::kGradients) ==
                table.id(Group::kData, Stream::kParameters));
@@ -78,9 +78,12 @@ TEST_F(CommunicationBinding, StreamsHaveGroupsOfTheirOwnAndMessagesShareOne) {
   const auto send = BindCommunication(action, {At(0, 64)}, table);
   action.mechanism = Mechanism::kReceive;
   action.stream = Stream::kReceive;
-  const auto receive = BindCommunication(action, {At(64, 64)}, table);
-  ASSERT_TRUE(send.ok() && receive.ok());
-  EXPECT_EQ(send->operation->group, receive->operation->group);
+  const auto from_before = BindCommunication(action, {At(64, 64)}, table);
+  action.communication.peer_offset = 1;
+  const auto from_after = BindCommunication(action, {At(64, 64)}, table);
+  ASSERT_TRUE(send.ok() && from_before.ok() && from_after.ok());
+  EXPECT_EQ(send->operation->group, from_after->operation->group);
+  EXPECT_FALSE(send->operation->group == from_before->operation->group);
   EXPECT_EQ(send->operation->peer, 0);
   EXPECT_EQ(send->operation->tag, 5u);
   action.communication.peer_offset = 2;
