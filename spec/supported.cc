@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -79,12 +78,6 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
                "name the tiers, such as {device: 8GiB}");
   const std::string& device = job.resources().device();
   check.Refuse(device != "cpu" && device != "gpu", "resources.device", device, "use cpu or gpu");
-  const ParallelSpec& parallel = job.parallel();
-  const int64_t ranks =
-      std::max<int64_t>(1, parallel.data()) * std::max<int64_t>(1, parallel.tensor()) *
-      std::max<int64_t>(1, parallel.context()) * std::max<int64_t>(1, parallel.pipeline());
-  check.Refuse(device == "gpu" && ranks > 1, "resources.device",
-               absl::StrCat("gpu with ", ranks, " ranks"), "use one rank, or cpu");
 }
 
 }  // namespace strata::spec

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "device/queue_device.h"
@@ -46,10 +47,13 @@ class Accelerator {
   // Binds an operation in such a group.
   virtual absl::StatusOr<BoundOp> BindOperation(const collectives::Operation& operation,
                                                 const LaunchSite& site) = 0;
-  // Errors of communication since the last call, which ended it.
+  // From any thread: an error of communication, which has ended it.
   virtual absl::Status CheckCommunication() = 0;
   // From any thread: ends what communicates, whatever other ranks do.
   virtual void AbortCommunication(absl::Status status) = 0;
+  // Ends it together with all other ranks, once everything that was queued has run.
+  // DeadlineExceeded: not within `at_most`. Nothing communicates afterwards.
+  virtual absl::Status CloseCommunication(absl::Duration at_most) = 0;
 
   // A copy between any two memories that the site decides.
   virtual absl::StatusOr<BoundOp> BindCopy(std::byte* to, const std::byte* from, int64_t bytes,

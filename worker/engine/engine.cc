@@ -257,8 +257,8 @@ absl::Status Engine::Implementation::OpenQueues() {
   lanes_.emplace(device_, options_.communicator, queues);
   RETURN_IF_ERROR(lanes_->OpenQueues(queues != nullptr && options_.accelerator->communicates()));
   state_.SetQueues(lanes_->queues());
-  if (queues != nullptr && options_.progress != nullptr) {
-    watch_.emplace(&state_, &bound_, options_.progress);
+  if (queues != nullptr && (options_.progress != nullptr || options_.communicator != nullptr)) {
+    watch_.emplace(&state_, &bound_, options_.accelerator, options_.progress);
   }
   return absl::OkStatus();
 }

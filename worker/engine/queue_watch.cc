@@ -5,9 +5,11 @@
 
 namespace strata::worker {
 
-QueueWatch::QueueWatch(const RunState* state, const std::vector<BoundProgram>* bound,
-                       ProgressSink* progress)
-    : state_(state), bound_(bound), progress_(progress), thread_([this] { Watch(); }) {}
+QueueWatch::QueueWatch(RunState* state, const std::vector<BoundProgram>* bound,
+                       Accelerator* accelerator, ProgressSink* progress)
+    : state_(state), bound_(bound), accelerator_(accelerator), progress_(progress), thread_([this] {
+        Watch();
+      }) {}
 
 QueueWatch::~QueueWatch() {
   {
@@ -21,9 +23,11 @@ QueueWatch::~QueueWatch() {
 void QueueWatch::Watch() {
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, std::chrono::milliseconds(100), [this] { return ending_; })) {
-    for (int s = 0; s < program::kStreamCount; ++s) {
+    for (int s = 0; progress_ != nullptr && s < program::kStreamCount; ++s) {
       if (state_->is_queue(s)) Look(s);
     }
+    const absl::Status status = accelerator_->CheckCommunication();
+    if (!status.ok()) state_->Fail(status);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "worker/engine/accelerator.h"
 #include "worker/engine/bound_program.h"
 #include "worker/engine/run_state.h"
 #include "worker/engine/step_metrics.h"
@@ -16,11 +17,13 @@ namespace strata::worker {
 
 // Lanes tell of every action as it happens; a queue tells nobody. A thread looks at what queues
 // have counted, ten times a second: the first action that has not ended is the one that a queue is
-// at, whether it runs or waits.
+// at, whether it runs or waits. It asks after errors of the device's communication too, which ends
+// no wait by itself: they fail the engine.
 class QueueWatch {
  public:
-  // Looks until it is destroyed. All borrowed.
-  QueueWatch(const RunState* state, const std::vector<BoundProgram>* bound, ProgressSink* progress);
+  // Looks until it is destroyed. All borrowed; `progress` may be null.
+  QueueWatch(RunState* state, const std::vector<BoundProgram>* bound, Accelerator* accelerator,
+             ProgressSink* progress);
   ~QueueWatch();
   QueueWatch(const QueueWatch&) = delete;
   QueueWatch& operator=(const QueueWatch&) = delete;
@@ -34,8 +37,9 @@ class QueueWatch {
   void Look(int stream);
   Place PlaceOf(int stream) const;
 
-  const RunState* const state_;
+  RunState* const state_;
   const std::vector<BoundProgram>* const bound_;
+  Accelerator* const accelerator_;
   ProgressSink* const progress_;
   std::array<Place, program::kStreamCount> told_;
 

@@ -1,8 +1,10 @@
 // strata-trainer with CUDA: for jobs of `resources.device: gpu`. Linked with the real runtime, and
 // with the stand-in, which runs the same kernels on the CPU, to prove them.
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "collectives/nccl/nccl_communicator.h"
 #include "common/status_macros.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
 #include "worker/trainer/trainer_main.h"
@@ -14,8 +16,19 @@
 namespace strata::worker {
 namespace {
 
-absl::StatusOr<NamedAccelerator> Make(int ordinal) {
-  ASSIGN_OR_RETURN(auto accelerator, CudaAccelerator::Create(ordinal));
+// Groups' ids, which are secrets, travel between ranks that have proven themselves to each other.
+absl::StatusOr<std::unique_ptr<collectives::NcclCommunicator>> MakeCommunicator(
+    int ordinal, collectives::Communicator* ranks) {
+  if (ranks == nullptr) return nullptr;
+  return collectives::NcclCommunicator::Create({.rank = ranks->rank(),
+                                                .size = ranks->size(),
+                                                .device = ordinal,
+                                                .share = collectives::ShareOver(ranks)});
+}
+
+absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ranks) {
+  ASSIGN_OR_RETURN(auto communicator, MakeCommunicator(ordinal, ranks));
+  ASSIGN_OR_RETURN(auto accelerator, CudaAccelerator::Create(ordinal, std::move(communicator)));
   const std::string name = accelerator->device().name();
   return NamedAccelerator{std::move(accelerator), name};
 }
@@ -25,7 +38,10 @@ absl::StatusOr<NamedAccelerator> Make(int ordinal) {
 
 int main(int argc, char** argv) {
 #ifdef STRATA_CUDA_STANDIN
-  strata::standin::Reset({.fail_at_finding = true, .device_bytes = int64_t{4} << 30});
+  strata::standin::Reset({.fail_at_finding = true,
+                          .device_count = 64,  // of the machine's ranks, a process each
+                          .ranks_are_processes = true,
+                          .device_bytes = int64_t{4} << 30});
 #endif
   return strata::worker::TrainerMain(argc, argv, {.make_accelerator = &strata::worker::Make});
 }

@@ -1,6 +1,7 @@
 #include "worker/trainer/rank_engine.h"
 
 #include <cstdio>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -38,18 +39,35 @@ absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet&
   return absl::OkStatus();
 }
 
-// Null where the task computes on the CPU. Rank 0 tells on what.
-absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& context) {
-  const v1::TrainerTask& task = context.task;
-  if (task.kind() != v1::TrainerTask::KIND_TRAIN || !planner::OnAccelerator(task.job())) {
-    return nullptr;
+bool ComputesOnDevice(const v1::TrainerTask& task) {
+  return task.kind() == v1::TrainerTask::KIND_TRAIN && planner::OnAccelerator(task.job());
+}
+
+// Devices form every group whole, also where ranks exchange messages with neighbours only.
+void AddMembersOfGroups(const program::Mesh& mesh, int rank, v1::Prepared& prepared) {
+  std::set<int> peers(prepared.peers().ranks().begin(), prepared.peers().ranks().end());
+  for (const program::Group group : program::kGroups) {
+    const std::vector<int> members = mesh.Members(group, rank);
+    peers.insert(members.begin(), members.end());
   }
+  peers.erase(rank);
+  prepared.mutable_peers()->mutable_ranks()->Assign(peers.begin(), peers.end());
+}
+
+// Agents of a cluster show each rank its device alone; ranks of one machine see all of them.
+int OrdinalOf(const v1::TrainerTask& task) { return task.has_controlled() ? 0 : task.rank(); }
+
+// Null where the task computes on the CPU. Rank 0 tells on what.
+absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& context,
+                                                             collectives::Communicator* ranks) {
+  const v1::TrainerTask& task = context.task;
+  if (!ComputesOnDevice(task)) return nullptr;
   if (context.parts.make_accelerator == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("resources.device: ", task.job().resources().device(),
                      ": this trainer computes on the CPU only"));
   }
-  ASSIGN_OR_RETURN(NamedAccelerator made, context.parts.make_accelerator(0));
+  ASSIGN_OR_RETURN(NamedAccelerator made, context.parts.make_accelerator(OrdinalOf(task), ranks));
   if (task.rank() == 0) {
     context.control->Notice(v1::Notice::SEVERITY_INFO, absl::StrCat("computes on ", made.name));
   }
@@ -69,15 +87,24 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   made->trace_ = OpenTrace(context, programs, mesh);
   WritePrediction(context, stages, mesh);
   context.progress->SetPhase(Phase::kJoining);
+  v1::Prepared prepared = DescribeRank(programs, plan_digest, context.build, mesh, rank);
+  if (ComputesOnDevice(context.task)) AddMembersOfGroups(mesh, rank, prepared);
   ASSIGN_OR_RETURN(made->communicator_,
-                   Join(*context.control, *context.progress, context.task,
-                        DescribeRank(programs, plan_digest, context.build, mesh, rank)));
+                   Join(*context.control, *context.progress, context.task, std::move(prepared)));
   if (made->communicator_ != nullptr) {
     ASSIGN_OR_RETURN(made->ring_, MakeRing(*context.progress));
     made->communicator_->SetRing(&*made->ring_);
   }
   context.progress->SetPhase(Phase::kLoading);
-  ASSIGN_OR_RETURN(made->accelerator_, OpenAccelerator(context));
+  ASSIGN_OR_RETURN(made->accelerator_, OpenAccelerator(context, made->communicator_.get()));
+  if (made->accelerator_ != nullptr && made->communicator_ != nullptr) {
+    // Groups form while the engine is made.
+    context.control->SetCancel([ranks = made->communicator_.get(),
+                                device = made->accelerator_.get()](const absl::Status& status) {
+      device->AbortCommunication(status);
+      ranks->Cancel(status);
+    });
+  }
   EngineOptions options;
   options.accelerator = made->accelerator_.get();
   for (const program::Group group : program::kGroups) {
@@ -102,6 +129,12 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
     context.control->Notice(v1::Notice::SEVERITY_WARNING, absl::StrCat("memory: ", lacks));
   }
   return made;
+}
+
+absl::Status RankEngine::CloseCommunication() {
+  // Ranks come to the end together: a checkpoint's files are written by then.
+  constexpr absl::Duration kAtMost = absl::Seconds(60);
+  return accelerator_ == nullptr ? absl::OkStatus() : accelerator_->CloseCommunication(kAtMost);
 }
 
 RankEngine::~RankEngine() { control_->SetCancel(nullptr); }

@@ -38,6 +38,9 @@ class RankEngine {
   RankEngine& operator=(const RankEngine&) = delete;
 
   Engine& engine() { return *engine_; }
+  // When all is done, after Engine::Drain, on all ranks: a device that left before others had come
+  // to the end would look to them as one that was lost.
+  absl::Status CloseCommunication();
   device::ThreadPool& pool() { return pool_; }
   MemoryRecord& memory() { return memory_; }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "checkpoint/file_system.h"
+#include "collectives/communicator.h"
 #include "program/ir/program.h"
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/engine/accelerator.h"
@@ -27,8 +28,11 @@ struct NamedAccelerator {
   std::unique_ptr<Accelerator> accelerator;
   std::string name;
 };
-// Of the node's device `ordinal`. Errors say what is missing.
-using MakeAccelerator = absl::StatusOr<NamedAccelerator> (*)(int ordinal);
+// Of the node's device `ordinal`. `ranks`: between the world's, by which their devices find each
+// other; it belongs to who makes groups until that returns; null: there is one rank. Errors say
+// what is missing.
+using MakeAccelerator = absl::StatusOr<NamedAccelerator> (*)(int ordinal,
+                                                             collectives::Communicator* ranks);
 
 // What programs of this file's kind are linked with.
 struct TrainerParts {

@@ -157,6 +157,7 @@ class Training {
     context_.progress->SetPhase(Phase::kCommitting);
     RETURN_IF_ERROR(checkpoints_->Finish());
     RETURN_IF_ERROR(engine().Drain());
+    RETURN_IF_ERROR(rank_engine_->CloseCommunication());
     return interrupted ? v1::Finished::INTERRUPTED : v1::Finished::SUCCEEDED;
   }
 

@@ -84,18 +84,20 @@ cudaStream_t HandleOf(const LaunchSite& site) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaAccelerator>> CudaAccelerator::Create(
-    int ordinal, collectives::NcclCommunicator* communicator) {
+    int ordinal, std::unique_ptr<collectives::NcclCommunicator> communicator) {
   ASSIGN_OR_RETURN(std::unique_ptr<device::CudaDevice> device, device::CudaDevice::Create(ordinal));
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::cuda::MatmulLibrary> products,
                    kernels::cuda::MatmulLibrary::Create());
   return std::unique_ptr<CudaAccelerator>(
-      new CudaAccelerator(std::move(device), std::move(products), communicator));
+      new CudaAccelerator(std::move(device), std::move(products), std::move(communicator)));
 }
 
 CudaAccelerator::CudaAccelerator(std::unique_ptr<device::CudaDevice> device,
                                  std::unique_ptr<kernels::cuda::MatmulLibrary> products,
-                                 collectives::NcclCommunicator* communicator)
-    : device_(std::move(device)), products_(std::move(products)), communicator_(communicator) {}
+                                 std::unique_ptr<collectives::NcclCommunicator> communicator)
+    : device_(std::move(device)),
+      products_(std::move(products)),
+      communicator_(std::move(communicator)) {}
 
 CudaAccelerator::~CudaAccelerator() {
   for (const auto& [stream, scratch] : scratch_) {
@@ -134,17 +136,23 @@ absl::StatusOr<BoundOp> CudaAccelerator::BindOp(const program::Op& op,
 
 absl::StatusOr<BoundOp> CudaAccelerator::BindOperation(const collectives::Operation& operation,
                                                        const LaunchSite& site) {
-  return BoundOp([communicator = communicator_, stream = HandleOf(site), operation] {
+  return BoundOp([communicator = communicator_.get(), stream = HandleOf(site), operation] {
     return communicator->Issue(operation, stream);
   });
 }
 
 absl::Status CudaAccelerator::CheckCommunication() {
-  return communicator_ == nullptr ? absl::OkStatus() : communicator_->Check();
+  return communicator_ == nullptr || closes_ ? absl::OkStatus() : communicator_->Check();
 }
 
 void CudaAccelerator::AbortCommunication(absl::Status status) {
   if (communicator_ != nullptr) communicator_->Abort(std::move(status));
+}
+
+absl::Status CudaAccelerator::CloseCommunication(absl::Duration at_most) {
+  if (communicator_ == nullptr) return absl::OkStatus();
+  closes_ = true;
+  return communicator_->Close(at_most);
 }
 
 absl::StatusOr<BoundOp> CudaAccelerator::BindCopy(std::byte* to, const std::byte* from,

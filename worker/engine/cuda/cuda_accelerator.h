@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_ENGINE_CUDA_CUDA_ACCELERATOR_H_
 #define STRATA_WORKER_ENGINE_CUDA_CUDA_ACCELERATOR_H_
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -20,9 +21,9 @@ class CudaAccelerator final : public Accelerator {
  public:
   // Of the device `ordinal`, for the engines of the calling thread, which it outlives. Errors:
   // CudaDevice::Create's.
-  // `communicator`: of this device, between the ranks of the world; null: alone. Borrowed.
+  // `communicator`: of this device, between the ranks of the world; null: alone.
   static absl::StatusOr<std::unique_ptr<CudaAccelerator>> Create(
-      int ordinal, collectives::NcclCommunicator* communicator = nullptr);
+      int ordinal, std::unique_ptr<collectives::NcclCommunicator> communicator = nullptr);
   ~CudaAccelerator() override;
 
   device::CudaDevice& device() override { return *device_; }
@@ -36,18 +37,20 @@ class CudaAccelerator final : public Accelerator {
                                         const LaunchSite& site) override;
   absl::Status CheckCommunication() override;
   void AbortCommunication(absl::Status status) override;
+  absl::Status CloseCommunication(absl::Duration at_most) override;
   absl::StatusOr<BoundOp> BindCopy(std::byte* to, const std::byte* from, int64_t bytes,
                                    const LaunchSite& site) override;
 
  private:
   CudaAccelerator(std::unique_ptr<device::CudaDevice> device,
                   std::unique_ptr<kernels::cuda::MatmulLibrary> products,
-                  collectives::NcclCommunicator* communicator);
+                  std::unique_ptr<collectives::NcclCommunicator> communicator);
   absl::StatusOr<std::byte*> ScratchOf(const device::QueueStream* stream);
 
   const std::unique_ptr<device::CudaDevice> device_;
   const std::unique_ptr<kernels::cuda::MatmulLibrary> products_;
-  collectives::NcclCommunicator* const communicator_;
+  const std::unique_ptr<collectives::NcclCommunicator> communicator_;
+  std::atomic<bool> closes_{false};
   std::map<const device::QueueStream*, std::byte*> scratch_;
 };
 

@@ -1,31 +1,41 @@
 // Trainings of several ranks, each a thread with a device of its own, whose queues communicate by
 // NCCL.
+#include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "collectives/loopback.h"
 #include "collectives/nccl/nccl_communicator.h"
+#include "device/standin/nccl_standin.h"
 #include "device/standin/standin.h"
 #include "device/standin/testing/cuda_test.h"
 #include "gmock/gmock.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
 #include "worker/engine/cuda/training_testing.h"
+#include "worker/engine/workshop.h"
 
 namespace strata::worker {
 namespace {
 
 using program::ShardLevel;
 
-void TrainRank(const Training& training, int rank, int ranks,
-               collectives::Communicator* communicator, TrainingOutcome& outcome) {
+std::unique_ptr<CudaAccelerator> AcceleratorOf(int rank, int ranks,
+                                               collectives::Communicator* communicator) {
   auto nccl = collectives::NcclCommunicator::Create(
       {.rank = rank, .size = ranks, .device = rank, .share = collectives::ShareOver(communicator)});
-  ASSERT_TRUE(nccl.ok()) << nccl.status();
-  auto accelerator = CudaAccelerator::Create(rank, nccl->get());
-  ASSERT_TRUE(accelerator.ok()) << accelerator.status();
-  Train(training, accelerator->get(), rank, communicator, outcome);
-  const absl::Status closed = (*nccl)->Close(absl::Seconds(30));
+  EXPECT_TRUE(nccl.ok()) << nccl.status();
+  auto accelerator = CudaAccelerator::Create(rank, *std::move(nccl));
+  EXPECT_TRUE(accelerator.ok()) << accelerator.status();
+  return *std::move(accelerator);
+}
+
+void TrainRank(const Training& training, int rank, int ranks,
+               collectives::Communicator* communicator, TrainingOutcome& outcome) {
+  const auto accelerator = AcceleratorOf(rank, ranks, communicator);
+  Train(training, accelerator.get(), rank, communicator, outcome);
+  const absl::Status closed = accelerator->CloseCommunication(absl::Seconds(30));
   EXPECT_TRUE(closed.ok()) << closed;
 }
 
@@ -62,6 +72,38 @@ class DataParallelTest : public standin::CudaTest {
 };
 
 TEST_F(DataParallelTest, GradientsAreReduced) { ExpectAsOneRank(ShardLevel::kNone); }
+
+// Nothing else ends the wait: the other rank goes on for ever.
+TEST_F(DataParallelTest, AnErrorOfCommunicationEndsAStepThatWaits) {
+  standin::Reset({.device_count = 2});
+  auto communicators = collectives::LoopbackWorld(2);
+  std::atomic<bool> is_over{false};
+  const auto run = [&](int rank) {
+    auto accelerator = AcceleratorOf(rank, 2, communicators[rank].get());
+    Workshop shop(2, program::Tier::kDevice);
+    const int slot = shop.Slot("slot");
+    shop.assembler.BeginProgram("train");
+    shop.AllReduce(slot);
+    shop.Double(slot);
+    shop.accelerator = accelerator.get();
+    auto opened = shop.Open(rank, 2, std::move(communicators[rank]));
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    if (rank == 0) {
+      const absl::Status status = opened->engine->RunStep(0, 0);
+      is_over = true;
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(status.message(), testing::HasSubstr("remote process exited"));
+    } else {
+      while (standin::DescribeWaits().empty()) std::this_thread::yield();
+      standin::FailCommunicators(0, ncclRemoteError);
+      while (!is_over) std::this_thread::yield();
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  EXPECT_THAT(standin::TakeFindings(), testing::IsEmpty());
+}
 
 TEST_F(DataParallelTest, GradientsAreScatteredAndParametersGathered) {
   ExpectAsOneRank(ShardLevel::kGradients);
