@@ -21,9 +21,13 @@ absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec&
       fs::is_directory(path, error) ? path + "/" + checkpoint::kConfigName : path;
   ASSIGN_OR_RETURN(const std::string text,
                    ReadTextFile(file, checkpoint::kLargestConfigBytes, "config.json"));
-  ASSIGN_OR_RETURN(const checkpoint::HuggingFaceConfig config, checkpoint::ParseConfig(text, file));
+  ASSIGN_OR_RETURN(const checkpoint::HuggingFaceConfig config,
+                   checkpoint::ParseConfig(text, file, checkpoint::Experts::kRead));
   message = config.model;
   FitModel made{.name = path};
+  if (config.experts > 1) made.kind = FitModel::Kind::kMoe;
+  made.experts = config.experts;
+  made.experts_per_token = config.experts_per_token;
   auto spec = model::FromProto(message);
   if (!spec.ok()) {
     return absl::Status(spec.status().code(),

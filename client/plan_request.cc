@@ -191,6 +191,17 @@ absl::Status CheckCount(absl::string_view key, double value) {
                                           static_cast<int64_t>(most)));
 }
 
+// The cluster's own name for a kind: nodes that say a100 have --device a100-40.
+std::string KindIn(const topology::Cluster& cluster, const std::string& asked) {
+  const auto& nodes = cluster.nodes();
+  const auto is = [&](const topology::Node& node) { return node.kind == asked; };
+  if (asked.empty() || std::any_of(nodes.begin(), nodes.end(), is)) return asked;
+  for (const topology::Node& node : nodes) {
+    if (planner::Catalog::Shipped().MayBe(node.kind, asked)) return node.kind;
+  }
+  return asked;
+}
+
 // What all questions share, and what one changes.
 struct Basis {
   planner::MachineRequest machine;
@@ -224,10 +235,11 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   if (cluster.has_value()) {
     auto made = topology::Cluster::Make(*std::move(cluster));
     if (!made.ok()) return FlagError("--vary", made.status().message());
-    auto found = planner::PartOf(*made, basis.kind, devices, {});
+    const std::string named = KindIn(*made, basis.kind);
+    auto found = planner::PartOf(*made, named, devices, {});
     if (!found.ok()) return FlagError("--topology", found.status().message());
     part = *std::move(found);
-    wanted.gpu = part->kind;
+    wanted.gpu = named == basis.kind ? part->kind : basis.kind;
     devices = part->devices;
     question.kind = part->kind;
     question.cluster = std::make_shared<const topology::Cluster>(*std::move(made));

@@ -88,6 +88,30 @@ TEST(FitCommand, WhatTheEngineCannotRun_IsSaidToBeAClosedForm) {
   EXPECT_THAT(got.out, HasSubstr("closed forms"));
 }
 
+// The published config.json, as far as it is read.
+constexpr char kMixtral[] =
+    R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 4096,
+        "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
+        "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "num_local_experts": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32000})";
+
+TEST(FitCommand, MixtralByItsConfig_IsThePreset) {
+  const std::string config = FileWith("mixtral.json", kMixtral);
+  for (const char* method : {"full", "qlora", "inference"}) {
+    json told[2];
+    for (int i = 0; i < 2; ++i) {
+      const Outcome got = RunTyped({"fit", "--model", i == 0 ? "mixtral-8x7b" : config, "--method",
+                                    method, "--device", "h100", "-o", "json"});
+      ASSERT_LE(got.code, 3) << got.err;
+      told[i] = json::parse(got.out);
+    }
+    EXPECT_EQ(told[0]["parameters"], 46702792704) << method;
+    EXPECT_EQ(told[0]["parameters"], told[1]["parameters"]) << method;
+    EXPECT_EQ(told[0]["ranks"], told[1]["ranks"]) << method;
+  }
+}
+
 struct BadCase {
   std::vector<std::string> typed;
   const char* said;
