@@ -16,6 +16,7 @@ using v1::TrainSpec;
 using Kind = FitModel::Kind;
 
 constexpr int64_t kPage = 4096;
+constexpr double kMostBytes = 0x1p59;  // of a class: sums of all of them are still numbers
 constexpr int64_t kLogitBytes = 16 * common::kMiB;  // model/passes: rows of logits at once
 constexpr double kLeastLogitRows = 256;
 constexpr double kNf4Bytes = 8512.0 / 16384;  // with scales in 8 bits (program/ir/types.h)
@@ -117,7 +118,8 @@ class Filling {
 
  private:
   void Put(Tier tier, ByteClass c, double bytes) {
-    stage_.tier(tier).of(c) += std::llround(std::ceil(bytes));
+    int64_t& held = stage_.tier(tier).of(c);
+    held = std::llround(std::min(D(held) + std::ceil(bytes), kMostBytes));
   }
 
   const Tier compute_;
