@@ -1,6 +1,7 @@
 #include "client/local_families.h"
 
 #include <fcntl.h>
+#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 #include <sys/file.h>
 

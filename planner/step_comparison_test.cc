@@ -80,9 +80,9 @@ TEST(StepComparison, WhatIsNoComparisonDoesNotCount) {
 
 TEST(Learn, TheNewestCountsForHalf) {
   v1::PlanFamily family;
-  Learn({"w", "l"}, {.ratio = 4, .steps = 16}, 5, family);
+  planner::Learn({"w", "l"}, {.ratio = 4, .steps = 16}, 5, family);
   EXPECT_EQ(family.ratio(), 4);
-  Learn({"w", "l"}, {.ratio = 1, .steps = 16}, 6, family);
+  planner::Learn({"w", "l"}, {.ratio = 1, .steps = 16}, 6, family);
   EXPECT_EQ(family.ratio(), 2);
   EXPECT_EQ(family.steps(), 32);
   EXPECT_EQ(family.update_time().seconds(), 6);

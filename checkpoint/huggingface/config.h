@@ -44,7 +44,8 @@ absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std
                                               Experts experts = Experts::kRefused);
 // The same of `folder`/config.json. InvalidArgument too: it cannot be read.
 absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder,
-                                             FileSystem* files = PosixFileSystem());
+                                             FileSystem* files = PosixFileSystem(),
+                                             Experts experts = Experts::kRefused);
 
 struct ConfigToWrite {
   model::ModelSpec model;

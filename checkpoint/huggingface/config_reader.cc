@@ -341,7 +341,8 @@ absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
 }
 
-absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSystem* files) {
+absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSystem* files,
+                                             Experts experts) {
   const std::string path = absl::StrCat(folder, "/", kConfigName);
   const absl::StatusOr<std::string> text = files->ReadWhole(path, kLargestConfigBytes);
   if (absl::IsNotFound(text.status())) {
@@ -352,7 +353,7 @@ absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSyst
                 : "name a Hugging Face directory, as save_pretrained writes it"));
   }
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
-  return ParseConfig(*text, path);
+  return ParseConfig(*text, path, experts);
 }
 
 }  // namespace strata::checkpoint
