@@ -187,6 +187,7 @@ absl::StatusOr<LoadedFit> FitOfFlags(const Arguments& arguments) {
   loaded.notices = Unread(arguments, method);
   ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(arguments, method, !request.device.is_cpu));
   ASSIGN_OR_RETURN(request.job, JobOfFlags(arguments, request.model, message, numbers));
+  request.batch_given = false;
   request.inference = method == "inference";
   request.weights = numbers.weights;
   request.weights_name = arguments.Text("--precision", request.device.is_cpu ? "f32" : "bf16");

@@ -263,6 +263,13 @@ TEST(Plan, FlagsThatDoNotGoTogetherAreRefused) {
   EXPECT_THAT(of_model.err, HasSubstr("--set: goes with a job file"));
 }
 
+TEST(Plan, SequencesLongerThanTheModelKnowsAreTold) {
+  const Outcome outcome = RunTyped(
+      {"plan", "--model", "llama-2-7b", "--devices", "8", "--seq", "8192", "--global-batch", "8"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("--seq 8192 is longer than the model's 4096 positions"));
+}
+
 TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
   const struct {
     std::vector<std::string> flags;
@@ -278,6 +285,9 @@ TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
        "--pin: tensor is pinned twice"},
       {{"--model", "llama-3.1-8b", "--vary", "devices=1,2", "--vary", "devices=8"},
        "--vary: devices is varied twice"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "shard=none,shard_group=4"},
+       "--pin: shard=none shares nothing"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--tokens", "1e300"}, "--tokens 1e300"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=a"}, "--vary: domain=a"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=inf"}, "--vary: domain=inf"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "devices=1e18"}, "at most 16777216"},

@@ -59,6 +59,7 @@ int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.positional().empty()) return PlanJob(arguments, terminal);
   const absl::StatusOr<LoadedPlan> plan = LoadPlan(arguments);
   if (!plan.ok()) return Fail(plan.status(), terminal);
+  if (!plan->notice.empty()) terminal.Say(plan->notice);
   std::vector<planner::SearchResult> results;
   bool fits = false;
   for (const PlanQuestion& question : plan->questions) {

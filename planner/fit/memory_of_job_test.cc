@@ -253,14 +253,32 @@ TEST(LeastComputeBytes, IsNeverMoreThanWhatProgramsHold) {
     for (const Method method :
          {Method::kF32, Method::kMixed, Method::kLora, Method::kQlora, Method::kInference}) {
       for (const int64_t ranks : {1, 4}) {
-        FitRequest request = RequestOf(name, method, Card(80'000'000'000), 512);
-        if (ranks > 1 && method != Method::kInference) ShareAmong(ranks, request);
-        const int64_t least = LeastComputeBytes(request);
-        EXPECT_LE(least, OfRank0(request).arena_bytes) << name;
-        EXPECT_GT(least, 0);
+        for (const bool all : {false, true}) {
+          FitRequest request = RequestOf(name, method, Card(80'000'000'000), 512);
+          if (ranks > 1 && method != Method::kInference) ShareAmong(ranks, request);
+          if (all) {
+            RecomputeAll(request);
+            request.job.mutable_train()->set_micro_batch(16);
+            request.job.mutable_train()->set_global_batch(16 * ranks);
+          }
+          if (all && method == Method::kInference) continue;
+          const int64_t least = LeastComputeBytes(request);
+          EXPECT_LE(least, OfRank0(request).arena_bytes) << name;
+          EXPECT_GT(least, 0);
+        }
       }
     }
   }
+}
+
+TEST(MemoryOfJob, OfPassesBeyondAllMemory_IsAClosedFormInAMoment) {
+  FitRequest request = RequestOf("llama-3.1-8b", Method::kMixed, Card(80'000'000'000), 131072);
+  request.job.mutable_train()->set_micro_batch(65536);
+  request.job.mutable_train()->set_global_batch(65536);
+  const MemoryOfJob memory = Read(request);
+  EXPECT_FALSE(memory.from_program);
+  EXPECT_THAT(memory.basis, testing::HasSubstr("would be too long"));
+  EXPECT_GT(LeastComputeBytes(request), int64_t{1} << 50);
 }
 
 // The closed forms against programs, for a model that has both.
