@@ -161,6 +161,21 @@ absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitMode
   return job;
 }
 
+// Flags that change nothing of what is asked, one line each.
+std::vector<std::string> Unread(const Arguments& arguments, const std::string& method) {
+  std::vector<std::string> notices;
+  const auto note = [&](const char* flag, bool unread, absl::string_view why) {
+    if (unread && arguments.Has(flag)) {
+      notices.push_back(absl::StrCat(flag, " ", arguments.Text(flag), " changes nothing: ", why));
+    }
+  };
+  const std::string max = arguments.Text("--max");
+  note("--seq", max == "seq", "--max seq finds it");
+  note("--micro-batch", max == "micro-batch", "--max micro-batch finds it");
+  note("--optimizer", method == "inference", "inference trains nothing");
+  return notices;
+}
+
 absl::StatusOr<LoadedFit> FitOfFlags(const Arguments& arguments) {
   LoadedFit loaded;
   FitRequest& request = loaded.request;
@@ -169,8 +184,10 @@ absl::StatusOr<LoadedFit> FitOfFlags(const Arguments& arguments) {
   loaded.title = request.model.name;
   ASSIGN_OR_RETURN(request.device, DeviceNamed("--device", arguments.Text("--device", "cpu")));
   const std::string method = arguments.Text("--method", "full");
+  loaded.notices = Unread(arguments, method);
   ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(arguments, method, !request.device.is_cpu));
   ASSIGN_OR_RETURN(request.job, JobOfFlags(arguments, request.model, message, numbers));
+  request.batch_given = false;
   request.inference = method == "inference";
   request.weights = numbers.weights;
   request.weights_name = arguments.Text("--precision", request.device.is_cpu ? "f32" : "bf16");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/huggingface/config.h"
+#include "checkpoint/manifest.h"
 #include "client/text_file.h"
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
@@ -13,21 +14,41 @@ namespace strata::client {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::Experts;
+using checkpoint::HuggingFaceConfig;
 using planner::FitModel;
 
-absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec& message) {
+absl::StatusOr<HuggingFaceConfig> ConfigAt(const std::string& path) {
   std::error_code error;
-  const std::string file =
-      fs::is_directory(path, error) ? path + "/" + checkpoint::kConfigName : path;
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadTextFile(file, checkpoint::kLargestConfigBytes, "config.json"));
-  ASSIGN_OR_RETURN(const checkpoint::HuggingFaceConfig config, checkpoint::ParseConfig(text, file));
+  if (!fs::is_directory(path, error)) {
+    ASSIGN_OR_RETURN(const std::string text,
+                     ReadTextFile(path, checkpoint::kLargestConfigBytes, "config.json"));
+    if (text.size() > checkpoint::kLargestConfigBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path,
+                       ": too large to be a config.json — name that of the model, or its "
+                       "directory\n"));
+    }
+    return checkpoint::ParseConfig(text, path, Experts::kRead);
+  }
+  if (fs::exists(path + "/" + checkpoint::kManifestName, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is a checkpoint — name its job file: strata fit JOB.yaml\n"));
+  }
+  return checkpoint::ReadConfig(path, checkpoint::PosixFileSystem(), Experts::kRead);
+}
+
+absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec& message) {
+  ASSIGN_OR_RETURN(const HuggingFaceConfig config, ConfigAt(path));
   message = config.model;
   FitModel made{.name = path};
+  if (config.experts > 1) made.kind = FitModel::Kind::kMoe;
+  made.experts = config.experts;
+  made.experts_per_token = config.experts_per_token;
   auto spec = model::FromProto(message);
   if (!spec.ok()) {
     return absl::Status(spec.status().code(),
-                        absl::StrCat(file, ": ", absl::string_view(spec.status().message())));
+                        absl::StrCat(path, ": ", absl::string_view(spec.status().message())));
   }
   made.spec = *std::move(spec);
   return made;

@@ -35,6 +35,7 @@ constexpr double kUsable = 0.95;
 constexpr int64_t kUsualSequence = 4096;
 // More than anything has; products of two are still exact.
 constexpr double kMostDevices = 1 << 24, kMostSequences = 1e9, kMostTokens = 1e9;
+constexpr double kMostRunTokens = 1e18, kMostPrice = 1e9;
 
 absl::Status FlagError(absl::string_view flag, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
@@ -121,6 +122,11 @@ absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments) {
       RETURN_IF_ERROR(SetPin(pair.first, pair.second, pins));
     }
   }
+  if (pins.sharding == Sharding::kReplicated && pins.shard_group.value_or(1) > 1) {
+    return FlagError("--pin",
+                     "shard=none shares nothing — leave shard_group out, or pin zero1, "
+                     "zero2 or zero3");
+  }
   return pins;
 }
 
@@ -191,6 +197,17 @@ absl::Status CheckCount(absl::string_view key, double value) {
                                           static_cast<int64_t>(most)));
 }
 
+// The cluster's own name for a kind: nodes that say a100 have --device a100-40.
+std::string KindIn(const topology::Cluster& cluster, const std::string& asked) {
+  const auto& nodes = cluster.nodes();
+  const auto is = [&](const topology::Node& node) { return node.kind == asked; };
+  if (asked.empty() || std::any_of(nodes.begin(), nodes.end(), is)) return asked;
+  for (const topology::Node& node : nodes) {
+    if (planner::Catalog::Shipped().MayBe(node.kind, asked)) return node.kind;
+  }
+  return asked;
+}
+
 // What all questions share, and what one changes.
 struct Basis {
   planner::MachineRequest machine;
@@ -224,10 +241,11 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   if (cluster.has_value()) {
     auto made = topology::Cluster::Make(*std::move(cluster));
     if (!made.ok()) return FlagError("--vary", made.status().message());
-    auto found = planner::PartOf(*made, basis.kind, devices, {});
+    const std::string named = KindIn(*made, basis.kind);
+    auto found = planner::PartOf(*made, named, devices, {});
     if (!found.ok()) return FlagError("--topology", found.status().message());
     part = *std::move(found);
-    wanted.gpu = part->kind;
+    wanted.gpu = named == basis.kind ? part->kind : basis.kind;
     devices = part->devices;
     question.kind = part->kind;
     question.cluster = std::make_shared<const topology::Cluster>(*std::move(made));
@@ -289,6 +307,10 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
     basis.machine.gpu = arguments.Text("--device", "h100");
   }
   LoadedPlan loaded{.model = model.name, .sizes = model.spec};
+  if (model.spec.context > 0 && sequence > model.spec.context) {
+    loaded.notice = absl::StrCat("--seq ", sequence, " is longer than the model's ",
+                                 model.spec.context, " positions: a job of it would be refused");
+  }
   loaded.price_per_device_hour = arguments.Number("--price").value_or(0);
   loaded.run_tokens = arguments.Number("--tokens").value_or(0);
   ASSIGN_OR_RETURN(const auto variations, Variations(arguments));
@@ -326,8 +348,10 @@ std::vector<Flag> PlanFlags() {
   set.repeated = true;
   Flag price = {"--price", Kind::kNumber, "MONEY", "of one device and hour"};
   price.least = 0;
+  price.most = kMostPrice;
   Flag tokens = {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12"};
   tokens.least = 1;
+  tokens.most = kMostRunTokens;
   return {model,
           batch,
           devices,

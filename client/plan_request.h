@@ -26,6 +26,7 @@ struct LoadedPlan {
   std::string model, gpu, network;
   model::ModelSpec sizes;
   std::string calibration;           // what the times were calibrated with
+  std::string notice;                // what the user should know; empty: nothing
   double price_per_device_hour = 0;  // 0: not known
   double run_tokens = 0;             // of the whole run; 0: not said
   std::vector<PlanQuestion> questions;

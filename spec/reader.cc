@@ -98,6 +98,13 @@ class Reader {
   void ReportUnknown(const Message& section, const std::string& path, const std::string& at,
                      const YamlNode::Child& child) {
     if (problems_.full()) return Report(child.key_position, at, "unknown field");
+    const std::string before = child.key.substr(0, child.key.find(':'));
+    if (before != child.key && FindKey(*section.GetDescriptor(), before) != nullptr) {
+      meant_.push_back(PathOf(path, before));
+      return Report(child.key_position, at, "unknown field",
+                    absl::StrCat("write a space after the colon: ", before, ": ",
+                                 child.key.substr(before.size() + 1)));
+    }
     const Suggestion meant = child.key.empty()
                                  ? Suggestion{}
                                  : SuggestKey(root_, *section.GetDescriptor(), path, child.key);

@@ -31,14 +31,21 @@ struct HuggingFaceConfig {
   v1::ModelSpec model;
   std::string type;                  // f32, bf16 or f16, as the file says; empty: it does not
   std::vector<std::string> notices;  // what the user should know: dropout that is ignored, …
+  // Of Mixtral's blocks; `model` has the sizes of one expert.
+  int64_t experts = 1, experts_per_token = 1;
 };
+
+// Mixtures of experts are not computed, but their memory and time can be told.
+enum class Experts { kRefused, kRead };
 
 // InvalidArgument: every problem on a line of its own, "PATH: KEY: what is wrong — what to do".
 // `path` is the file's name in messages.
-absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std::string& path);
+absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std::string& path,
+                                              Experts experts = Experts::kRefused);
 // The same of `folder`/config.json. InvalidArgument too: it cannot be read.
 absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder,
-                                             FileSystem* files = PosixFileSystem());
+                                             FileSystem* files = PosixFileSystem(),
+                                             Experts experts = Experts::kRefused);
 
 struct ConfigToWrite {
   model::ModelSpec model;

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 using v1::ModelSpec;
 
-constexpr int64_t kMostLayers = 4096;
+constexpr int64_t kMostLayers = 4096, kMostExperts = 65536;
 
 // What a file leaves out, as the family's configuration class in transformers has it.
 struct FamilyDefaults {
@@ -46,9 +46,17 @@ constexpr FamilyDefaults kFamilies[] = {
     {"phi3", ModelSpec::FAMILY_PHI3, 32064, 3072, 8192, 32, 32, 0, 0, 4096, 1e-5, false, 0},
 };
 
-const FamilyDefaults* FamilyOf(const ConfigFields& config) {
+// Mistral with experts: Jiang et al., "Mixtral of Experts", 2024.
+constexpr FamilyDefaults kMixtral = {
+    "mixtral", ModelSpec::FAMILY_MISTRAL, 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-5, false, 0};
+
+const FamilyDefaults* FamilyOf(const ConfigFields& config, Experts reading) {
   const std::string type = config.Text("model_type", "");
   std::vector<std::string> known;
+  if (reading == Experts::kRead) {
+    if (type == kMixtral.type) return &kMixtral;
+    known.emplace_back(kMixtral.type);
+  }
   for (const FamilyDefaults& family : kFamilies) {
     if (type == family.type) return &family;
     known.emplace_back(family.type);
@@ -223,13 +231,23 @@ void ReadGemma(const ConfigFields& config, ModelSpec& model) {
   }
 }
 
-void RefuseUnsupported(const ConfigFields& config) {
+void ReadExperts(const ConfigFields& config, HuggingFaceConfig* result) {
+  result->experts = config.Count("num_local_experts", 8, kMostExperts);
+  result->experts_per_token = config.Count("num_experts_per_tok", 2, kMostExperts);
+  if (result->experts < 1) config.Report("num_local_experts", "not greater than 0", "correct it");
+  if (result->experts_per_token >= 1 && result->experts_per_token <= result->experts) return;
+  config.Report("num_experts_per_tok",
+                absl::StrCat(result->experts_per_token, " of ", result->experts, " experts"),
+                "correct the file");
+}
+
+void RefuseUnsupported(const ConfigFields& config, bool with_experts) {
   if (config.Has("quantization_config")) {
     config.Report("quantization_config", "quantised weights are not supported",
                   "name the original model, or one that was saved after dequantize()");
   }
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
-    if (config.Has(key) && config.Count(key, 0) > 0) {
+    if (!with_experts && config.Has(key) && config.Count(key, 0) > 0) {
       config.Report(key, "experts are not supported", "name a dense model");
     }
   }
@@ -262,12 +280,14 @@ std::string TypeOf(const ConfigFields& config) {
   return "";
 }
 
-void ReadModel(const ConfigFields& config, HuggingFaceConfig* result) {
-  const FamilyDefaults* const family = FamilyOf(config);
+void ReadModel(const ConfigFields& config, Experts reading, HuggingFaceConfig* result) {
+  const FamilyDefaults* const family = FamilyOf(config, reading);
   if (family == nullptr) return;
   ModelSpec& model = result->model;
   model.set_family(family->family);
-  RefuseUnsupported(config);
+  const bool with_experts = family == &kMixtral;
+  RefuseUnsupported(config, with_experts);
+  if (with_experts) ReadExperts(config, result);
   model.set_vocab(config.Count("vocab_size", family->vocab));
   model.set_tied_embeddings(config.Flag("tie_word_embeddings", family->tied));
   model.set_initial_std(config.Number("initializer_range", 0.02));
@@ -294,7 +314,8 @@ bool IsModelFolder(const std::string& folder, FileSystem* files) {
          !files->Exists(absl::StrCat(folder, "/", kManifestName));
 }
 
-absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std::string& path) {
+absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std::string& path,
+                                              Experts experts) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::InvalidArgumentError(
@@ -309,18 +330,19 @@ absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std
     for (const char* key : {"dtype", "torch_dtype", "quantization_config"}) {
       if (!inner.contains(key) && json.contains(key)) inner[key] = json[key];
     }
-    ReadModel(ConfigFields(inner, "text_config.", &problems), &result);
+    ReadModel(ConfigFields(inner, "text_config.", &problems), experts, &result);
     result.notices.emplace_back(
         "the part that sees pictures is left out: only the text model is used");
   } else {
-    ReadModel(ConfigFields(json, "", &problems), &result);
+    ReadModel(ConfigFields(json, "", &problems), experts, &result);
   }
   if (problems.empty()) return result;
   for (std::string& problem : problems) problem = absl::StrCat(path, ": ", problem);
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
 }
 
-absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSystem* files) {
+absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSystem* files,
+                                             Experts experts) {
   const std::string path = absl::StrCat(folder, "/", kConfigName);
   const absl::StatusOr<std::string> text = files->ReadWhole(path, kLargestConfigBytes);
   if (absl::IsNotFound(text.status())) {
@@ -331,7 +353,7 @@ absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSyst
                 : "name a Hugging Face directory, as save_pretrained writes it"));
   }
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
-  return ParseConfig(*text, path);
+  return ParseConfig(*text, path, experts);
 }
 
 }  // namespace strata::checkpoint

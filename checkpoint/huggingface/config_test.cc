@@ -71,6 +71,36 @@ TEST(ParseConfig, OfLlama31ReadsItsRopeScaling) {
   ExpectRoundTrip(kLlama31);
 }
 
+// Mixtral-8x7B-v0.1, as its authors published it.
+constexpr char kMixtral[] = R"({
+  "architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
+  "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+  "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mixtral",
+  "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+  "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+  "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02,
+  "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+  "transformers_version": "4.36.0.dev0", "use_cache": true, "vocab_size": 32000})";
+
+TEST(ParseConfig, OfMixtralReadsItsExpertsWhereTheyAreAskedFor) {
+  const auto config = ParseConfig(kMixtral, "config.json", Experts::kRead);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->experts, 8);
+  EXPECT_EQ(config->experts_per_token, 2);
+  EXPECT_EQ(config->model.family(), ModelSpec::FAMILY_MISTRAL);
+  EXPECT_EQ(config->model.ffn(), 14336);
+  EXPECT_EQ(config->model.context(), 32768);
+  EXPECT_EQ(config->model.rope().theta(), 1e6);
+  EXPECT_EQ(config->model.sliding_window(), 0);
+  EXPECT_THAT(std::string(ParseConfig(kMixtral, "config.json").status().message()),
+              HasSubstr("model_type: \"mixtral\" is not supported (a mixture of experts)"));
+  nlohmann::json json = nlohmann::json::parse(kMixtral);
+  json["num_experts_per_tok"] = 9;
+  EXPECT_THAT(
+      std::string(ParseConfig(json.dump(), "config.json", Experts::kRead).status().message()),
+      HasSubstr("num_experts_per_tok: 9 of 8 experts"));
+}
+
 TEST(ParseConfig, OfNewerFilesReadsRopeParametersAlike) {
   nlohmann::json json = nlohmann::json::parse(kLlama31);
   json["rope_parameters"] = json["rope_scaling"];

@@ -34,6 +34,10 @@ std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal,
 DecisionBasis DeciderFor(const absl::StatusOr<ServerAddress>& server, int64_t memory_bytes,
                          const std::string& profile, Terminal& terminal);
 
+// The same for what runs on this machine: what its own runs have taught comes before what the
+// cluster knows (local_families.h).
+DecisionBasis DeciderHere(const std::string& profile, Terminal& terminal);
+
 // Prints why a call failed and returns the exit code.
 int FailCall(const absl::Status& status, Terminal& terminal);
 // The same; what does not exist is named as the user typed it. `kind`: "job", "node", ….

@@ -8,6 +8,8 @@
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
+#include "client/local_families.h"
+#include "client/machine.h"
 #include "client/server_address.h"
 #include "client/views/job_view.h"
 #include "common/status_macros.h"
@@ -55,6 +57,17 @@ DecisionBasis DeciderFor(const absl::StatusOr<ServerAddress>& server, int64_t me
     terminal.Say(absl::StrCat("auto: what earlier steps took is not known (", status.message(),
                               "): predictions are not corrected"));
     return {};
+  };
+  return basis;
+}
+
+DecisionBasis DeciderHere(const std::string& profile, Terminal& terminal) {
+  DecisionBasis basis = DeciderFor(ResolveServer(""), UsableMemory(), profile, terminal);
+  basis.learned = [&terminal, profile, of_cluster = basis.learned] {
+    absl::StatusOr<planner::LearnedFamilies> own = LoadFamilies(profile);
+    if (!own.ok()) terminal.Say(absl::StrCat("auto: ", own.status().message()));
+    return Merged(own.ok() ? *std::move(own) : planner::LearnedFamilies(),
+                  of_cluster == nullptr ? planner::LearnedFamilies() : of_cluster());
   };
   return basis;
 }

@@ -90,6 +90,36 @@ TEST_F(ClusterCommandsTest, ListsAreJsonArraysAlsoWhenEmpty) {
   EXPECT_THAT(Run({"get", "node", "n0", "-o", "yaml"}).out, HasSubstr("name: n0\nstate: READY\n"));
 }
 
+TEST_F(ClusterCommandsTest, PlanFamiliesAreToldWithTheirRatioTermsAndSteps) {
+  EXPECT_EQ(Run({"get", "plan-families", "-o", "json"}).out, "[]\n");
+  EXPECT_THAT(Run({"get", "plan-families"}).err, HasSubstr("no steps were compared yet"));
+  for (const char* layout : {"data 2", "tensor 2, data 1"}) {
+    v1::PlanFamily& family = *server_.plan_families.add_families();
+    family.set_workload("llama 2 x 64, full f32, cpu");
+    family.set_layout(layout);
+    family.set_ratio(1.25);
+    family.set_steps(48);
+    family.mutable_update_time()->set_seconds(1);
+    v1::PlanFamily::Term& term = *family.add_terms();
+    term.set_name("compute");
+    term.set_measured_seconds(0.5);
+    term.set_predicted_seconds(0.4);
+  }
+  const auto json = nlohmann::json::parse(Run({"get", "plan-families", "-o", "json"}).out);
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[0], nlohmann::json::parse(R"({
+      "workload": "llama 2 x 64, full f32, cpu", "layout": "data 2", "ratio": 1.25, "steps": 48,
+      "terms": {"compute": {"measured_seconds": 0.5, "predicted_seconds": 0.4}},
+      "update_time": "1970-01-01T00:00:01Z"})"));
+  const std::string table = Run({"get", "plan-families"}).out;
+  EXPECT_THAT(table, HasSubstr("llama 2 x 64, full f32, cpu\nMEASURED/PREDICTED  STEPS  AGE"));
+  EXPECT_THAT(table, HasSubstr("1.25                48"));
+  EXPECT_EQ(table.find("llama"), table.rfind("llama")) << "a workload is told once";
+  EXPECT_EQ(Run({"get", "plan-families", "-o", "name"}).out,
+            "llama 2 x 64, full f32, cpu; data 2\nllama 2 x 64, full f32, cpu; tensor 2, data 1\n");
+  EXPECT_EQ(Run({"get", "plan-families", "data"}).code, 2);
+}
+
 TEST_F(ClusterCommandsTest, UnknownNamesAreNotFoundAndRepeated) {
   server_.logs = [](const auto&, const auto&) { return FakeAnswer(); };
   const std::vector<std::vector<std::string>> commands = {{"get", "job", "nobody"},

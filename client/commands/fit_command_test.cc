@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -88,6 +91,71 @@ TEST(FitCommand, WhatTheEngineCannotRun_IsSaidToBeAClosedForm) {
   EXPECT_THAT(got.out, HasSubstr("closed forms"));
 }
 
+// The published config.json, as far as it is read.
+constexpr char kMixtral[] =
+    R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 4096,
+        "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
+        "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "num_local_experts": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32000})";
+
+TEST(FitCommand, MixtralByItsConfig_IsThePreset) {
+  const std::string config = FileWith("mixtral.json", kMixtral);
+  for (const char* method : {"full", "qlora", "inference"}) {
+    json told[2];
+    for (int i = 0; i < 2; ++i) {
+      const Outcome got = RunTyped({"fit", "--model", i == 0 ? "mixtral-8x7b" : config, "--method",
+                                    method, "--device", "h100", "-o", "json"});
+      ASSERT_LE(got.code, 3) << got.err;
+      told[i] = json::parse(got.out);
+    }
+    EXPECT_EQ(told[0]["parameters"], 46702792704) << method;
+    EXPECT_EQ(told[0]["parameters"], told[1]["parameters"]) << method;
+    EXPECT_EQ(told[0]["ranks"], told[1]["ranks"]) << method;
+  }
+}
+
+TEST(FitCommand, FlagsThatChangeNothing_AreTold) {
+  const auto told = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"fit", "--model", "gpt2", "--device", "4GB"});
+    return RunTyped(flags).err;
+  };
+  EXPECT_THAT(told({"--max", "seq", "--seq", "5"}), HasSubstr("--seq 5 changes nothing"));
+  EXPECT_THAT(told({"--max", "micro-batch", "--micro-batch", "5"}),
+              HasSubstr("--micro-batch 5 changes nothing"));
+  EXPECT_THAT(told({"--method", "inference", "--optimizer", "8bit"}),
+              HasSubstr("--optimizer 8bit changes nothing: inference trains nothing"));
+  EXPECT_EQ(told({"--max", "micro-batch", "--seq", "64"}), "");
+}
+
+// Adapter directories, checkpoints and files of weights are often named for the model.
+TEST(FitCommand, WhatIsNoModel_IsToldAsWhatItIs) {
+  const std::string folder = testing::TempDir() + "no-model";
+  std::filesystem::create_directories(folder + "/adapter");
+  std::filesystem::create_directories(folder + "/empty");
+  std::ofstream(folder + "/adapter/adapter_config.json") << "{}";
+  std::ofstream(folder + "/model.safetensors") << std::string(2 << 20, 'x');
+  const std::pair<const char*, const char*> cases[] = {
+      {"/adapter", "the directory is an adapter's"},
+      {"/empty", "config.json: is not there"},
+      {"/model.safetensors", "too large to be a config.json"},
+      {"/nothing", "nor is it a directory or a config.json"}};
+  for (const auto& [name, said] : cases) {
+    const Outcome got = RunTyped({"fit", "--model", folder + name});
+    EXPECT_EQ(got.code, 2) << name;
+    EXPECT_THAT(got.err, HasSubstr(said)) << name;
+  }
+}
+
+TEST(FitCommand, OfAnEnormousPass_AnswersInAMoment) {
+  const auto begin = std::clock();
+  const Outcome got =
+      RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100", "--micro-batch", "65536"});
+  EXPECT_EQ(got.code, 3);
+  EXPECT_THAT(got.out, HasSubstr("Ways that fit"));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
+}
+
 struct BadCase {
   std::vector<std::string> typed;
   const char* said;
@@ -105,6 +173,8 @@ TEST(FitCommand, BadInput_Is2AndSaysWhatToDo) {
       {{"fit", "--model", "gpt2", "--seq", "2048"}, "--seq"},
       {{"fit", "--model", "gpt2", "--precision", "nf4"}, "qlora"},
       {{"fit", "--model", "gpt2", "--parallel", "{shard: zer3}"}, "--parallel:1:9: parallel.shard"},
+      {{"fit", "--model", "gpt2", "--parallel", "{data:2}"},
+       "--parallel:1:2: parallel.data:2: unknown field — write a space after the colon: data: 2"},
       {{"fit", "--model", "gpt2", "--parallel", "auto"}, "--parallel: auto says nothing to count"},
       {{"fit", "--model", "gpt2", "--memory", "auto"}, "--memory: auto says nothing to count"},
       {{"fit", "--model", "gpt2", "--memory", "{devise: 1GiB}"}, "memory.devise"},

@@ -132,6 +132,21 @@ TEST(Plan, JobsWithDegreesAreRankedForTheirRanks) {
               HasSubstr("parallel={data: 4"));
 }
 
+TEST(Plan, MixtralByItsConfigIsThePreset) {
+  const std::string config =
+      FileWith("mixtral.json",
+               R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+          "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
+          "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8,
+          "rope_theta": 1e6, "sliding_window": null, "vocab_size": 32000})");
+  const auto fastest = [](const std::string& model) {
+    return PlanOf({"--model", model, "--devices", "64", "--global-batch", "64"})["plans"][0];
+  };
+  const json plan = fastest(config);
+  EXPECT_EQ(plan["seconds"], fastest("mixtral-8x7b")["seconds"]);
+  EXPECT_GT(plan["seconds"], 3 * fastest("mistral-7b")["seconds"].get<double>() / 2);
+}
+
 TEST(Plan, PricesAreOfDeviceHours) {
   const json plan = PlanOf({"--model", "llama-3.1-8b", "--devices", "8", "--global-batch", "64",
                             "--price", "2", "--tokens", "1e12", "--top", "1"})["plans"][0];
@@ -166,6 +181,23 @@ TEST(Plan, TheFastestIsPlacedOnTheClusterAndTimedInEachOrder) {
   std::vector<std::string> typed = {"plan"};
   typed.insert(typed.end(), flags.begin(), flags.end());
   EXPECT_THAT(RunTyped(typed).out, HasSubstr("Placed on the cluster, 1 takes "));
+}
+
+TEST(Plan, ADeviceNamesTheSizeOfMemoryThatATopologyLeavesOpen) {
+  const std::string file =
+      FileWith("a100.yaml",
+               "levels: [zone, domain]\n"
+               "links:\n  zone: {bytes_per_second: 25e9, latency_seconds: 2e-5}\n"
+               "  domain: {bytes_per_second: 300e9, latency_seconds: 1e-6}\n"
+               "nodes:\n  - {name: n0, at: {zone: z0, domain: d0}, device: a100, devices: 8}\n");
+  const auto limit = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model", "llama-3.1-8b", "--topology", file, "--global-batch", "8",
+                               "--top", "1"});
+    return PlanOf(flags)["plans"][0]["memory"]["device_limit_bytes"].get<double>();
+  };
+  EXPECT_GT(limit({}), 80e9);
+  EXPECT_LT(limit({"--device", "a100-40"}), 43e9);
+  EXPECT_GT(limit({"--device", "a100-80"}), 80e9);
 }
 
 TEST(Plan, OversubscribedNetworksOfATopologyAreSlower) {
@@ -231,6 +263,13 @@ TEST(Plan, FlagsThatDoNotGoTogetherAreRefused) {
   EXPECT_THAT(of_model.err, HasSubstr("--set: goes with a job file"));
 }
 
+TEST(Plan, SequencesLongerThanTheModelKnowsAreTold) {
+  const Outcome outcome = RunTyped(
+      {"plan", "--model", "llama-2-7b", "--devices", "8", "--seq", "8192", "--global-batch", "8"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("--seq 8192 is longer than the model's 4096 positions"));
+}
+
 TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
   const struct {
     std::vector<std::string> flags;
@@ -246,6 +285,9 @@ TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
        "--pin: tensor is pinned twice"},
       {{"--model", "llama-3.1-8b", "--vary", "devices=1,2", "--vary", "devices=8"},
        "--vary: devices is varied twice"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "shard=none,shard_group=4"},
+       "--pin: shard=none shares nothing"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--tokens", "1e300"}, "--tokens 1e300"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=a"}, "--vary: domain=a"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=inf"}, "--vary: domain=inf"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "devices=1e18"}, "at most 16777216"},

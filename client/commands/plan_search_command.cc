@@ -7,9 +7,7 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
-#include "client/machine.h"
 #include "client/plan_request.h"
-#include "client/server_address.h"
 #include "client/views/plan_view.h"
 #include "planner/search/search.h"
 
@@ -22,8 +20,7 @@ int PlanJob(const Arguments& arguments, Terminal& terminal) {
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--devices");
   const absl::StatusOr<RankedLayouts> ranked = RankLayoutsOf(
-      arguments.positional()[0], options,
-      DeciderFor(ResolveServer(""), UsableMemory(), arguments.Text("--profile"), terminal));
+      arguments.positional()[0], options, DeciderHere(arguments.Text("--profile"), terminal));
   if (!ranked.ok()) return Fail(ranked.status(), terminal);
   if (!ranked->notice.empty()) {
     terminal.Say(absl::StrCat("usual rates, as ", ranked->notice));
@@ -62,6 +59,7 @@ int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.positional().empty()) return PlanJob(arguments, terminal);
   const absl::StatusOr<LoadedPlan> plan = LoadPlan(arguments);
   if (!plan.ok()) return Fail(plan.status(), terminal);
+  if (!plan->notice.empty()) terminal.Say(plan->notice);
   std::vector<planner::SearchResult> results;
   bool fits = false;
   for (const PlanQuestion& question : plan->questions) {

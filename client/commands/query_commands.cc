@@ -16,6 +16,7 @@
 #include "client/views/explanation_view.h"
 #include "client/views/job_view.h"
 #include "client/views/node_view.h"
+#include "client/views/plan_family_view.h"
 #include "client/views/step_view.h"
 #include "common/clock.h"
 #include "spec/problems.h"
@@ -103,6 +104,26 @@ std::optional<v1::StepRecord> LastRecord(ApiClient& client, const v1::Job& job) 
   return std::nullopt;
 }
 
+int GetPlanFamilies(ApiClient& client, const std::string& output, Terminal& terminal) {
+  const auto listed = client.ListPlanFamilies();
+  if (!listed.ok()) return FailCall(listed.status(), terminal);
+  const planner::LearnedFamilies& families = listed->families();
+  if (IsStructured(output)) {
+    terminal.Out(ToText(PlanFamiliesJson(families), output));
+  } else if (output == "name") {
+    for (const v1::PlanFamily& family : families) {
+      terminal.Out(absl::StrCat(family.workload(), "; ", family.layout(), "\n"));
+    }
+  } else if (families.empty()) {
+    terminal.Say(
+        "no steps were compared yet — jobs on machines that strata calibrate has measured teach "
+        "after 16 steps");
+  } else {
+    terminal.Out(PlanFamiliesTable(families, common::WallSeconds()));
+  }
+  return kExitDone;
+}
+
 int GetOneJob(ApiClient& client, const std::string& name, const std::string& output, bool described,
               Terminal& terminal) {
   const absl::StatusOr<v1::Job> job = client.GetJob(JobResource(name));
@@ -153,11 +174,13 @@ std::vector<Flag> GetFlags() {
 int Get(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
   static const auto& kinds = *new std::vector<std::string>{
-      "jobs", "nodes", "projects", "queues", "policy", "audit", "job", "node", "project", "queue"};
+      "jobs",  "nodes", "projects", "queues",  "policy", "plan-families",
+      "audit", "job",   "node",     "project", "queue"};
   if (!CheckKind("get", words[0], kinds, terminal)) return kExitUsage;
-  if (words[0] == "policy" && words.size() > 1) {
+  const bool families = words[0] == "plan-families";
+  if ((words[0] == "policy" || families) && words.size() > 1) {
     terminal.Error(absl::StrCat("strata get: unexpected argument ", spec::Shown(words[1]),
-                                ": there is one policy"));
+                                families ? ": all are listed" : ": there is one policy"));
     return kExitUsage;
   }
   for (const Flag& flag : GetFlags()) {
@@ -179,6 +202,7 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   const std::string name = words.size() == 1 ? "" : words[1];
   if (words[0] == "audit") return GetAudit(*client, name, output, terminal);
   if (words[0] == "policy") return GetWholePolicy(*client, output, terminal);
+  if (families) return GetPlanFamilies(*client, output, terminal);
   if (arguments.Has("--watch")) return WatchNodes(*client, output, terminal);
   if (absl::StartsWith(words[0], "node")) {
     return name.empty() ? GetNodes(*client, output, terminal)
@@ -252,9 +276,10 @@ int Events(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Command> QueryCommands() {
   return {
-      ClusterCommand("get", "jobs|nodes|projects|queues [NAME], policy, audit [FILTER]",
-                     "List what the cluster has",
-                     {"jobs, nodes, projects, queues, policy or audit"}, 2, GetFlags(), Get),
+      ClusterCommand(
+          "get", "jobs|nodes|projects|queues [NAME], policy, plan-families, audit [FILTER]",
+          "List what the cluster has",
+          {"jobs, nodes, projects, queues, policy, plan-families or audit"}, 2, GetFlags(), Get),
       ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
                      "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
                      Describe),

@@ -10,15 +10,16 @@
 #include "client/exit_codes.h"
 #include "client/job_data.h"
 #include "client/job_loading.h"
+#include "client/local_families.h"
 #include "client/machine.h"
 #include "client/machine_profile.h"
 #include "client/metrics_path.h"
 #include "client/run_presenter.h"
-#include "client/server_address.h"
 #include "client/worker_process.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "planner/order_of_sums.h"
+#include "planner/step_comparison.h"
 #include "proto/strata/v1/standalone.pb.h"
 
 namespace strata::client {
@@ -60,8 +61,7 @@ absl::StatusOr<PreparedRun> PrepareRun(const Arguments& arguments, Terminal& ter
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--ranks");
   ASSIGN_OR_RETURN(LoadedJob loaded, LoadJob(arguments.positional()[0], options,
-                                             DeciderFor(ResolveServer(""), UsableMemory(),
-                                                        arguments.Text("--profile"), terminal)));
+                                             DeciderHere(arguments.Text("--profile"), terminal)));
   const std::string metrics = arguments.Text("--metrics");
   const std::string directory =
       Absolute(arguments.Text("--dir", absl::StrCat("strata-runs/", loaded.file.job.name())));
@@ -85,6 +85,30 @@ absl::StatusOr<PreparedRun> PrepareRun(const Arguments& arguments, Terminal& ter
   return PreparedRun{std::move(request), std::move(loaded)};
 }
 
+// What a run's steps teach the next plans on this machine.
+class Lesson {
+ public:
+  Lesson(const v1::JobSpec& job, std::string profile, Terminal& terminal)
+      : key_(planner::FamilyOf(job, job.model(), job.resources().device())),
+        profile_(std::move(profile)),
+        terminal_(terminal) {}
+
+  void OnStep(const v1::StepRecord& step) {
+    const auto compared = comparison_.Add(step);
+    if (!compared.has_value() || failed_) return;
+    const absl::Status kept = KeepComparison(profile_, key_, *compared, common::WallSeconds());
+    failed_ = !kept.ok();
+    if (failed_) terminal_.Say(absl::StrCat("what steps took is not kept: ", kept.message()));
+  }
+
+ private:
+  const planner::FamilyKey key_;
+  const std::string profile_;
+  Terminal& terminal_;
+  planner::StepComparison comparison_;
+  bool failed_ = false;
+};
+
 int Run(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<PreparedRun> prepared = PrepareRun(arguments, terminal);
   if (!prepared.ok()) return Fail(prepared.status(), terminal);
@@ -96,7 +120,11 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   const std::string sums = planner::OrderOfSums(request->job());
   if (!sums.empty()) terminal.Say(sums);
   WorkerCallbacks callbacks;
-  callbacks.on_event = [&](const StandaloneEvent& event) { presenter.OnEvent(event); };
+  Lesson lesson(request->job(), arguments.Text("--profile"), terminal);
+  callbacks.on_event = [&](const StandaloneEvent& event) {
+    presenter.OnEvent(event);
+    if (event.has_step()) lesson.OnStep(event.step());
+  };
   callbacks.on_idle = [&] { presenter.OnIdle(); };
   callbacks.on_signal = [&](int) { presenter.OnSignal(); };
   absl::StatusOr<Finished> finished = RunWorker(*worker, *request, callbacks);

@@ -102,7 +102,7 @@ struct EpochRun {
   int64_t pace_step = 0;
   double paced_at = 0;
   double stepped_at = 0;
-  StepComparison comparison;  // of its steps with what was predicted
+  planner::StepComparison comparison;  // of its steps with what was predicted
 };
 
 // An epoch that was given up for its nodes' silence alone. Until the next one begins it goes on

@@ -230,7 +230,7 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
 }
 
 void SessionHandler::Compare(JobEntry& job, const NodeEntry& node, const v1::StepRecord& step) {
-  const std::optional<ComparedSteps> compared = job.run.comparison.Add(step);
+  const std::optional<planner::ComparedSteps> compared = job.run.comparison.Add(step);
   if (!compared.has_value()) return;
   const v1::JobRecord& record = job.record;
   const v1::ModelSpec& model = record.has_model() ? record.model() : record.spec().model();

@@ -240,8 +240,9 @@ TEST_F(MetricsTest, EverySeriesOfDashboardsAndAlertsIsThere) {
   ASSERT_TRUE(core.Load({LearnedPlan(1.25)}, 0).ok());
   const std::string text = Text(core);
   int found = 0;
-  for (const char* name : {"deploy/grafana/memory.json", "deploy/grafana/gpus.json",
-                           "deploy/prometheus/strata.rules.yaml"}) {
+  for (const char* name :
+       {"deploy/grafana/memory.json", "deploy/grafana/gpus.json", "deploy/grafana/predictions.json",
+        "deploy/prometheus/strata.rules.yaml"}) {
     std::ifstream file(name);
     ASSERT_TRUE(file.is_open());
     const std::string asking{std::istreambuf_iterator<char>(file), {}};
@@ -251,7 +252,7 @@ TEST_F(MetricsTest, EverySeriesOfDashboardsAndAlertsIsThere) {
       at = end;
     }
   }
-  EXPECT_GE(found, 18);
+  EXPECT_GE(found, 24);
 }
 
 v1::JobEvent Event(int64_t epoch, const std::string& cause) {

@@ -71,8 +71,8 @@ TEST(PublishedRuns, MemoryIsWithinFivePercentAndHardlyUnder) {
   }
 }
 
-// Two of four grids rank as they should; the other two hold runs that repeat none of the physics
-// (docs/benchmarks/planner.md).
+// Two of four grids rank as they should. The rows of the other two contradict each other: a slot of
+// six layers takes 1.5 to 2.4 times one of three (docs/benchmarks/planner.md, with the arithmetic).
 TEST(PublishedRuns, LayoutsRankAsMeasured) {
   const double least[] = {0.9, 0.7, 0.6, 0.9};
   const double most_regret[] = {0.02, 0.05, 0.02, 0.02};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "common/units.h"
 #include "model/lora_proto.h"
 
@@ -16,8 +17,10 @@ using v1::TrainSpec;
 using Kind = FitModel::Kind;
 
 constexpr int64_t kPage = 4096;
+constexpr double kMostBytes = 0x1p59;  // of a class: sums of all of them are still numbers
 constexpr int64_t kLogitBytes = 16 * common::kMiB;  // model/passes: rows of logits at once
 constexpr double kLeastLogitRows = 256;
+constexpr double kMostLogitParts = 8192;      // of a pass, whose program is still made in a second
 constexpr double kNf4Bytes = 8512.0 / 16384;  // with scales in 8 bits (program/ir/types.h)
 constexpr double kPrefillRows = 64;
 
@@ -117,7 +120,8 @@ class Filling {
 
  private:
   void Put(Tier tier, ByteClass c, double bytes) {
-    stage_.tier(tier).of(c) += std::llround(std::ceil(bytes));
+    int64_t& held = stage_.tier(tier).of(c);
+    held = std::llround(std::min(D(held) + std::ceil(bytes), kMostBytes));
   }
 
   const Tier compute_;
@@ -152,11 +156,30 @@ void AddWeights(const FitRequest& request, const Numbers& n, const Degrees& degr
   filling.Add(ByteClass::kOptimizer, held * MomentBytes(train.optimizer()), place.optimizer());
 }
 
+double TokensOfPass(const FitRequest& request, const Degrees& degrees) {
+  const TrainSpec& train = request.job.train();
+  return D(train.micro_batch() * train.sequence()) / degrees.context;
+}
+
+// Of logits that exist at once.
+double LogitRows(double tokens, double vocab) {
+  return std::min(tokens, std::max(kLeastLogitRows, D(kLogitBytes) / (4 * vocab)));
+}
+
+// What each layer but the first gets, in 16 or 32 bits, is kept whatever is computed again.
+double LeastActivations(const FitRequest& request, const Numbers& n, const Degrees& degrees) {
+  if (request.inference) return 0;
+  const v1::TierShares& shares = request.job.memory().place().activations();
+  const double layers = std::floor(D(request.model.spec.layers) / degrees.pipeline) - 1;
+  return std::max(0.0, layers) * D(request.model.spec.hidden) * n.activation *
+         TokensOfPass(request, degrees) / degrees.tensor * (1 - shares.host() - shares.ssd());
+}
+
 void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& degrees,
                     Filling& filling) {
   const FitModel& model = request.model;
   const TrainSpec& train = request.job.train();
-  const double tokens = D(train.micro_batch() * train.sequence()) / degrees.context;
+  const double tokens = TokensOfPass(request, degrees);
   const double kept = KeptPerToken(model, n) * tokens / degrees.tensor;
   const double boundary = D(model.spec.hidden) * n.activation * tokens / degrees.tensor;
   const bool full = request.job.parallel().recompute().mode() == v1::RecomputeSpec::MODE_FULL;
@@ -166,10 +189,9 @@ void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& 
               request.job.memory().place().activations());
   filling.Add(ByteClass::kWorkspace, kept);
   const double vocab = D(model.spec.vocab) / degrees.tensor;
-  const double rows =
-      model.kind == Kind::kVision || model.kind == Kind::kPlain
-          ? D(train.micro_batch())
-          : std::min(tokens, std::max(kLeastLogitRows, D(kLogitBytes) / (4 * vocab)));
+  const double rows = model.kind == Kind::kVision || model.kind == Kind::kPlain
+                          ? D(train.micro_batch())
+                          : LogitRows(tokens, vocab);
   filling.Add(ByteClass::kLogits, 4 * rows * vocab);
   if (degrees.of(v1::ParallelSpec::SHARD_ZERO3) > 1) {  // this layer's weights, and the next one's
     filling.Add(ByteClass::kParameters,
@@ -217,7 +239,13 @@ std::string WhyNoProgram(const FitRequest& request) {
     }
     return "";
   }
-  return request.job.train().precision() == TrainSpec::PRECISION_FP8 ? "fp8 is not built yet" : "";
+  if (request.job.train().precision() == TrainSpec::PRECISION_FP8) return "fp8 is not built yet";
+  const Degrees degrees = DegreesOf(parallel);
+  const double tokens = TokensOfPass(request, degrees);
+  if (tokens / LogitRows(tokens, D(request.model.spec.vocab) / degrees.tensor) > kMostLogitParts) {
+    return absl::StrCat("the program of passes of ", tokens, " tokens would be too long");
+  }
+  return "";
 }
 
 int64_t LeastComputeBytes(const FitRequest& request) {
@@ -227,17 +255,19 @@ int64_t LeastComputeBytes(const FitRequest& request) {
   Filling filling(compute, stage);
   AddWeights(request, NumbersOf(request), DegreesOf(request.job.parallel()), filling);
   const TierBytes& tier = stage.tier(compute);
+  const Numbers n = NumbersOf(request);
+  const Degrees degrees = DegreesOf(request.job.parallel());
+  const double activations = std::min(LeastActivations(request, n, degrees), kMostBytes);
   if (model::TrainsAdapters(request.job.train())) {  // how many depends on their targets
     const FitModel& model = request.model;
-    const Numbers n = NumbersOf(request);
     const double all =
         n.matrix * model.block_matrices() + n.other * (model.parameters() - model.block_matrices());
-    const Degrees degrees = DegreesOf(request.job.parallel());
     const v1::TierShares& shares = request.job.memory().place().parameters();
-    return std::llround(all * (1 - shares.host() - shares.ssd()) / degrees.tensor /
-                        degrees.pipeline / degrees.of(v1::ParallelSpec::SHARD_ZERO3));
+    return std::llround(activations + all * (1 - shares.host() - shares.ssd()) / degrees.tensor /
+                                          degrees.pipeline /
+                                          degrees.of(v1::ParallelSpec::SHARD_ZERO3));
   }
-  return tier.of(ByteClass::kParameters) + tier.of(ByteClass::kMaster) +
+  return std::llround(activations) + tier.of(ByteClass::kParameters) + tier.of(ByteClass::kMaster) +
          tier.of(ByteClass::kOptimizer);
 }
 

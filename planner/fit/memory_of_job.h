@@ -64,7 +64,8 @@ struct FitRequest {
   std::string weights_name = "f32";               // for people: fp8 has kInt8's bytes
   FitDevice device;
   bool device_limit_given = true;  // memory.device is the user's: false: see CompleteRequest
-  int64_t threads = 1;             // of a rank's pool
+  bool batch_given = true;  // train.global_batch is the user's; false: one pass a rank and stage
+  int64_t threads = 1;      // of a rank's pool
   int64_t evaluate_sequences = 0;  // of validation data
   // Where the compute device is the machine itself: bytes of all ranks together; 0: not known.
   int64_t machine_bytes = 0;

@@ -149,6 +149,65 @@ TEST(MemoryOfJob, OfShardedRanks_IsDividedAsZeroSays) {
   EXPECT_NEAR(GB(zero1, ByteClass::kOptimizer), 8 * 6.738 / 64, 0.01);
 }
 
+// The same paper's example, figure 1: 7.5 billion parameters on 64 ranks, 2 + 2 + 12 bytes each.
+TEST(ClosedForm, StatesOf7BillionOn64Ranks_AreThoseOfZerosPaper) {
+  FitModel model{.name = "7.5B", .kind = FitModel::Kind::kMoe};  // with one expert
+  model.spec = {.layers = 36,
+                .hidden = 4096,
+                .heads = 32,
+                .kv_heads = 32,
+                .head_size = 128,
+                .ffn = 11008,
+                .vocab = 26140,
+                .context = 4096};
+  ASSERT_NEAR(model.parameters() / 7.5e9, 1, 1e-3);
+  struct Row {
+    v1::ParallelSpec::Shard shard;
+    double gigabytes;
+  };
+  const double gathered = 2 * 2 * model.block_matrices() / 36 / kGB;  // two layers at a time
+  for (const Row& row :
+       {Row{v1::ParallelSpec::SHARD_NONE, 120}, Row{v1::ParallelSpec::SHARD_ZERO1, 31.4},
+        Row{v1::ParallelSpec::SHARD_ZERO2, 16.6},
+        Row{v1::ParallelSpec::SHARD_ZERO3, 1.9 + gathered}}) {
+    FitRequest request = RequestOf(model, Method::kMixed, Card(80'000'000'000), 512);
+    request.job.mutable_train()->mutable_optimizer()->set_gradient(
+        v1::OptimizerSpec::GRADIENT_BF16);
+    ShareAmong(64, request);
+    request.job.mutable_parallel()->set_shard(row.shard);
+    EXPECT_NEAR(States(OfRank0(request)), row.gigabytes, 0.05) << row.shard;
+  }
+}
+
+// Megatron-LM's distributed optimizer, theoretical_memory_usage.py: 6 + 12 / ranks bytes each.
+TEST(MemoryOfJob, OfSharedOptimizerStates_IsSixBytesAndTwelveDividedByTheRanks) {
+  FitRequest request = RequestOf("llama-3.1-8b", Method::kMixed, Card(80'000'000'000), 512);
+  ShareAmong(8, request);
+  RecomputeAll(request);
+  v1::ParallelSpec& parallel = *request.job.mutable_parallel();
+  parallel.set_shard(v1::ParallelSpec::SHARD_ZERO1);
+  parallel.set_virtual_shards(8);
+  EXPECT_NEAR(States(OfRank0(request)), 8.03 * (6 + 12.0 / 8), 0.1);
+}
+
+TEST(ClosedForm, OfMoreThanAnythingHas_IsStillANumber) {
+  FitModel model{.name = "huge", .kind = FitModel::Kind::kMoe};
+  model.spec = {.layers = 4096,
+                .hidden = int64_t{1} << 20,
+                .heads = 8192,
+                .kv_heads = 8192,
+                .head_size = 128,
+                .ffn = int64_t{1} << 22,
+                .vocab = int64_t{1} << 30,
+                .context = int64_t{1} << 24};
+  model.experts = model.experts_per_token = 65536;
+  FitRequest request = RequestOf(model, Method::kF32, Card(80'000'000'000), int64_t{1} << 24);
+  request.job.mutable_train()->set_micro_batch(65536);
+  const TierBytes tier = OfRank0(request);
+  for (const int64_t bytes : tier.bytes) EXPECT_GE(bytes, 0);
+  EXPECT_GT(tier.total(), int64_t{1} << 59);
+}
+
 TEST(MemoryOfJob, OfAPipeline_NamesTheRankThatHoldsMost) {
   FitRequest request = RequestOf("llama-3.1-8b", Method::kMixed, Card(80'000'000'000), 1024);
   request.job.mutable_parallel()->set_pipeline(4);
@@ -194,14 +253,32 @@ TEST(LeastComputeBytes, IsNeverMoreThanWhatProgramsHold) {
     for (const Method method :
          {Method::kF32, Method::kMixed, Method::kLora, Method::kQlora, Method::kInference}) {
       for (const int64_t ranks : {1, 4}) {
-        FitRequest request = RequestOf(name, method, Card(80'000'000'000), 512);
-        if (ranks > 1 && method != Method::kInference) ShareAmong(ranks, request);
-        const int64_t least = LeastComputeBytes(request);
-        EXPECT_LE(least, OfRank0(request).arena_bytes) << name;
-        EXPECT_GT(least, 0);
+        for (const bool all : {false, true}) {
+          FitRequest request = RequestOf(name, method, Card(80'000'000'000), 512);
+          if (ranks > 1 && method != Method::kInference) ShareAmong(ranks, request);
+          if (all) {
+            RecomputeAll(request);
+            request.job.mutable_train()->set_micro_batch(16);
+            request.job.mutable_train()->set_global_batch(16 * ranks);
+          }
+          if (all && method == Method::kInference) continue;
+          const int64_t least = LeastComputeBytes(request);
+          EXPECT_LE(least, OfRank0(request).arena_bytes) << name;
+          EXPECT_GT(least, 0);
+        }
       }
     }
   }
+}
+
+TEST(MemoryOfJob, OfPassesBeyondAllMemory_IsAClosedFormInAMoment) {
+  FitRequest request = RequestOf("llama-3.1-8b", Method::kMixed, Card(80'000'000'000), 131072);
+  request.job.mutable_train()->set_micro_batch(65536);
+  request.job.mutable_train()->set_global_batch(65536);
+  const MemoryOfJob memory = Read(request);
+  EXPECT_FALSE(memory.from_program);
+  EXPECT_THAT(memory.basis, testing::HasSubstr("would be too long"));
+  EXPECT_GT(LeastComputeBytes(request), int64_t{1} << 50);
 }
 
 // The closed forms against programs, for a model that has both.

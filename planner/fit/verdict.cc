@@ -1,6 +1,7 @@
 #include "planner/fit/verdict.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -13,6 +14,12 @@ using program::Tier;
 
 constexpr int64_t kSsdBlock = 4096;  // bytes
 constexpr int kDevicesPerNode = 8;   // of cards; of CPU ranks all are on one machine
+
+// At most what a number holds, which no machine has.
+int64_t Times(int64_t bytes, int64_t count) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return bytes > kMost / count ? kMost : bytes * count;
+}
 
 ByteClass MostOf(const TierBytes& tier) {
   const auto most = std::max_element(tier.bytes.begin(), tier.bytes.end());
@@ -89,14 +96,14 @@ Verdict Judge(const FitRequest& request, const MemoryOfJob& memory) {
     ssd += path.size() / on_node / kSsdBlock * kSsdBlock * on_node;
   }
   const TierBytes& disk = memory.of_rank(FullestRank(memory, Tier::kSsd)).tier(Tier::kSsd);
-  tightest.Look(
-      {true, "the SSD of a node", "memory.ssd", disk.arena_bytes * on_node, ssd, MostOf(disk)});
+  tightest.Look({true, "the SSD of a node", "memory.ssd", Times(disk.arena_bytes, on_node), ssd,
+                 MostOf(disk)});
   if (request.device.is_cpu) {
     int64_t sum = 0;
     for (const StageMemory& stage : memory.stages) {
       sum += stage.tier(Tier::kDevice).total() + stage.tier(Tier::kHost).total();
     }
-    sum *= ranks / static_cast<int>(memory.stages.size());
+    sum = Times(sum, ranks / static_cast<int>(memory.stages.size()));
     tightest.Look(
         {true,
          ranks == 1 ? "this machine" : absl::StrCat("this machine, with all ", ranks, " ranks,"),

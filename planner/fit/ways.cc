@@ -11,7 +11,6 @@
 namespace strata::planner {
 namespace {
 
-using v1::JobSpec;
 using v1::OptimizerSpec;
 using v1::ParallelSpec;
 using v1::TierShares;
@@ -26,21 +25,25 @@ constexpr double kSpare = 1.02;  // of SSD, beside what the plan needs
 // A change of a request; false: it does not apply.
 using Change = std::function<bool(FitRequest& request)>;
 
-void SetBatch(int64_t micro_batch, JobSpec& job) {
-  TrainSpec& train = *job.mutable_train();
-  const int64_t data = std::max<int64_t>(1, job.parallel().data());
+void SetBatch(int64_t micro_batch, FitRequest& request) {
+  ParallelSpec& parallel = *request.job.mutable_parallel();
+  TrainSpec& train = *request.job.mutable_train();
+  const int64_t data = std::max<int64_t>(1, parallel.data());
+  if (!request.batch_given) {
+    train.set_global_batch(data * std::max<int64_t>(1, parallel.pipeline()) * micro_batch);
+  }
   train.set_global_batch(std::max(train.global_batch(), data));
   if (train.global_batch() % (data * micro_batch) != 0) {
     train.set_global_batch(data * micro_batch);
   }
   train.set_micro_batch(micro_batch);
-  const bool by_leaf = job.parallel().shard() >= ParallelSpec::SHARD_ZERO2;
-  job.mutable_parallel()->set_virtual_shards(by_leaf ? 0 : data);
+  const bool by_leaf = parallel.shard() >= ParallelSpec::SHARD_ZERO2;
+  parallel.set_virtual_shards(by_leaf ? 0 : data);
 }
 
 bool OnePerPass(FitRequest& request) {
   if (request.job.train().micro_batch() <= 1) return false;
-  SetBatch(1, request.job);
+  SetBatch(1, request);
   return true;
 }
 
@@ -58,7 +61,7 @@ bool Shard(ParallelSpec::Shard level, FitRequest& request) {
   if (request.inference || parallel.data() < 2 || parallel.shard() >= level) return false;
   parallel.set_shard(level);
   parallel.set_shard_group(parallel.data());
-  SetBatch(std::max<int64_t>(1, request.job.train().micro_batch()), request.job);
+  SetBatch(std::max<int64_t>(1, request.job.train().micro_batch()), request);
   return true;
 }
 
@@ -143,7 +146,7 @@ void SetData(int64_t data, FitRequest& request) {
   parallel.set_shard(ParallelSpec::SHARD_ZERO3);
   parallel.set_shard_group(data);
   request.job.mutable_resources()->set_ranks(data * others);
-  SetBatch(1, request.job);
+  SetBatch(1, request);
 }
 
 // More ranks that share each layer, or each sequence; whatever is shared among data ranks stays.
@@ -219,10 +222,10 @@ class Search {
   void SmallerPasses() {
     for (int64_t micro = base_.job.train().micro_batch() / 2; micro >= 1; micro /= 2) {
       FitRequest request = base_;
-      SetBatch(micro, request.job);
+      SetBatch(micro, request);
       const std::string text =
           absl::StrCat("passes of ", micro, micro == 1 ? " sequence" : " sequences",
-                       ": the same batch, more passes");
+                       base_.batch_given ? ": the same batch, more passes" : "");
       if (Keep(text, std::move(request))) return;
     }
   }

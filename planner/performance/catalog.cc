@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -95,6 +96,17 @@ absl::Status CheckGpu(const v1::GpuProfile& gpu) {
   return absl::OkStatus();
 }
 
+bool IsNamed(const v1::GpuProfile& gpu, absl::string_view name) {
+  return absl::EqualsIgnoreCase(gpu.name(), name) ||
+         std::any_of(gpu.aliases().begin(), gpu.aliases().end(),
+                     [&](const std::string& alias) { return absl::EqualsIgnoreCase(alias, name); });
+}
+
+// Whether the product is sold in several sizes of memory, of which this is one: A100-40GB of a100.
+bool IsOneOf(const v1::GpuProfile& gpu, absl::string_view product) {
+  return absl::StartsWithIgnoreCase(gpu.name(), absl::StrCat(product, "-"));
+}
+
 // Whose calibrations answer for a precision, the nearest first.
 std::vector<Precision> StandIns(Precision precision) {
   switch (precision) {
@@ -182,14 +194,26 @@ const Catalog& Catalog::Shipped() {
   return catalog;
 }
 
-const v1::GpuProfile* Catalog::GpuNamed(absl::string_view name) const {
+const v1::GpuProfile* Catalog::GpuNamed(absl::string_view name,
+                                        std::optional<double> memory_bytes) const {
+  const v1::GpuProfile* best = nullptr;
   for (const v1::GpuProfile& gpu : profiles_.gpus()) {
-    if (absl::EqualsIgnoreCase(gpu.name(), name)) return &gpu;
-    for (const std::string& alias : gpu.aliases()) {
-      if (absl::EqualsIgnoreCase(alias, name)) return &gpu;
-    }
+    if (IsNamed(gpu, name)) best = &gpu;
   }
-  return nullptr;
+  if (!memory_bytes.has_value()) return best;
+  const auto distance = [&](const v1::GpuProfile& gpu) {
+    return std::abs(gpu.memory_bytes() - *memory_bytes);
+  };
+  for (const v1::GpuProfile& gpu : profiles_.gpus()) {
+    if (!IsOneOf(gpu, name)) continue;
+    if (best == nullptr || distance(gpu) < distance(*best)) best = &gpu;
+  }
+  return best;
+}
+
+bool Catalog::MayBe(absl::string_view kind, absl::string_view name) const {
+  const v1::GpuProfile* const gpu = GpuNamed(name, std::nullopt);
+  return gpu != nullptr && (IsNamed(*gpu, kind) || IsOneOf(*gpu, kind));
 }
 
 // The longest beginning of the release, else the longest word of the framework.
@@ -263,9 +287,9 @@ const v1::CalibrationProfile* Catalog::CalibrationOf(const v1::GpuProfile& gpu,
 }
 
 absl::StatusOr<FoundMachine> Catalog::Find(const MachineRequest& request) const {
-  const v1::GpuProfile* profile = GpuNamed(request.gpu);
+  const v1::GpuProfile* profile = GpuNamed(request.gpu, request.memory_bytes);
   const bool scaled = profile == nullptr;
-  if (scaled) profile = GpuNamed(kScaledFrom);
+  if (scaled) profile = GpuNamed(kScaledFrom, std::nullopt);
   if (profile == nullptr || (scaled && !request.half_peak.has_value())) {
     std::vector<std::string> known;
     for (const v1::GpuProfile& gpu : profiles_.gpus()) known.push_back(gpu.name());

@@ -24,8 +24,9 @@ struct MachineRequest {
   std::optional<int64_t> node_devices;
   std::optional<int64_t> domain_devices;
   std::optional<double> network_rate;
-  // For a GPU that the catalog lacks: the best known one of these stands in, scaled.
+  // For a GPU that the catalog lacks: the best known one of this peak stands in, scaled.
   std::optional<double> half_peak;
+  // Of one device; decides, too, where a name stands for cards of several sizes: a100, v100.
   std::optional<double> memory_bytes;
 };
 
@@ -50,10 +51,15 @@ class Catalog {
   // this one is like; the same of the nearest precision; else the defaults of Calibration.
   absl::StatusOr<FoundMachine> Find(const MachineRequest& request) const;
 
+  // Whether a kind of devices, as nodes register it, may be the GPU of this name: "a100" is an
+  // A100-40GB or an A100-80GB, "a100-40" the first alone.
+  bool MayBe(absl::string_view kind, absl::string_view name) const;
+
   const v1::HardwareCatalog& profiles() const { return profiles_; }
 
  private:
-  const v1::GpuProfile* GpuNamed(absl::string_view name) const;
+  // Of GPUs of one product the one whose memory is nearest; without it the alias's.
+  const v1::GpuProfile* GpuNamed(absl::string_view name, std::optional<double> memory_bytes) const;
   const v1::SoftwareProfile& SoftwareOf(absl::string_view release,
                                         absl::string_view framework) const;
   const v1::CalibrationProfile* CalibrationOf(const v1::GpuProfile& gpu,

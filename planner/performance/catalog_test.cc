@@ -21,8 +21,9 @@ FoundMachine Find(const MachineRequest& request) {
 }
 
 TEST(Shipped, EveryGpuIsFoundByNameInEachPrecisionItHas) {
-  for (const char* name : {"V100", "A100-40GB", "A100-80GB", "H100", "H200", "B200", "GB200",
-                           "GB300", "B300", "GH200", "GB10", "RTX 3090", "RTX 4090", "L4", "T4"}) {
+  for (const char* name :
+       {"V100", "A100-40GB", "A100-80GB", "H100", "H200", "B200", "GB200", "GB300", "B300", "GH200",
+        "GB10", "RTX 3090", "RTX 4090", "L4", "T4", "V100-16GB", "A10", "L40S", "RTX 5090"}) {
     const FoundMachine found = Find({.gpu = name});
     EXPECT_EQ(found.machine.gpu.name, name);
     EXPECT_GT(found.machine.gpu.peak[static_cast<int>(Precision::kHalf)], 0) << name;
@@ -67,10 +68,39 @@ TEST(Shipped, EveryGpuIsFoundByTheKindOfItsProductsName) {
                                                         {"NVIDIA L4", "L4"},
                                                         {"NVIDIA GeForce RTX 3090", "RTX 3090"},
                                                         {"NVIDIA GeForce RTX 4090", "RTX 4090"},
+                                                        {"NVIDIA GeForce RTX 5090", "RTX 5090"},
+                                                        {"NVIDIA A10", "A10"},
+                                                        {"NVIDIA L40S", "L40S"},
                                                         {"Tesla V100-SXM2-32GB", "V100"},
                                                         {"Tesla T4", "T4"}}) {
     EXPECT_EQ(Find({.gpu = topology::KindOfProduct(product)}).machine.gpu.name, name);
   }
+}
+
+TEST(Find, MemoryDecidesWhereANameStandsForSeveralSizes) {
+  const auto name_of = [](const char* gpu, double memory_bytes) {
+    return Find({.gpu = gpu, .memory_bytes = memory_bytes}).machine.gpu.name;
+  };
+  EXPECT_EQ(name_of("a100", 40e9), "A100-40GB");
+  EXPECT_EQ(name_of("A100", 42.9e9), "A100-40GB");
+  EXPECT_EQ(name_of("a100", 85.9e9), "A100-80GB");
+  EXPECT_EQ(name_of("v100", 16e9), "V100-16GB");
+  EXPECT_EQ(name_of("v100", 34e9), "V100");
+  // A name that says the size is believed, and so is one that comes in one size.
+  EXPECT_EQ(name_of("a100-80", 40e9), "A100-80GB");
+  EXPECT_EQ(name_of("h100", 40e9), "H100");
+  EXPECT_EQ(name_of("l4", 48e9), "L4");
+}
+
+TEST(MayBe, AKindWithoutASizeIsAnyOfThem) {
+  const Catalog& catalog = Catalog::Shipped();
+  EXPECT_TRUE(catalog.MayBe("a100", "a100-40"));
+  EXPECT_TRUE(catalog.MayBe("a100", "A100-80GB"));
+  EXPECT_TRUE(catalog.MayBe("v100", "v100-32"));
+  EXPECT_TRUE(catalog.MayBe("a100-40", "A100-40GB"));
+  EXPECT_FALSE(catalog.MayBe("a100-80", "a100-40"));
+  EXPECT_FALSE(catalog.MayBe("h100", "a100-40"));
+  EXPECT_FALSE(catalog.MayBe("a100", "abacus"));
 }
 
 TEST(Find, OwnReleaseAnswersFirst) {

@@ -88,18 +88,21 @@ std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence) {
 }
 
 std::optional<JobChoice> ChoiceOf(const Catalog& catalog, const FitModel& model,
-                                  const v1::JobSpec& job, const std::string& device) {
+                                  const v1::JobSpec& job, const std::string& device,
+                                  std::optional<double> memory_bytes) {
   const auto shape = ShapeOf(model, job.train().sequence());
   const auto layout = LayoutOf(job);
   if (!shape.has_value() || !layout.has_value()) return std::nullopt;
-  const auto found = catalog.Find({.gpu = device, .precision = layout->precision});
+  const auto found =
+      catalog.Find({.gpu = device, .precision = layout->precision, .memory_bytes = memory_bytes});
   if (!found.ok()) return std::nullopt;
   return JobChoice{found->machine, *shape, *layout};
 }
 
 double StepSecondsOf(const Catalog& catalog, const FitRequest& request) {
   if (request.inference || request.device.is_cpu) return -1;
-  const auto choice = ChoiceOf(catalog, request.model, request.job, request.device.name);
+  const auto choice = ChoiceOf(catalog, request.model, request.job, request.device.name,
+                               static_cast<double>(request.device.bytes));
   return choice.has_value() ? PredictStep(choice->machine, choice->shape, choice->layout).seconds
                             : -1;
 }

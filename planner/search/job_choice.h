@@ -24,8 +24,10 @@ struct JobChoice {
   LayoutChoice layout;
 };
 // Nothing: it knows no such device, or not the job's kind (see StepSecondsOf). `job` is complete.
+// `memory_bytes` of a device decides where its kind comes in several sizes.
 std::optional<JobChoice> ChoiceOf(const Catalog& catalog, const FitModel& model,
-                                  const v1::JobSpec& job, const std::string& device);
+                                  const v1::JobSpec& job, const std::string& device,
+                                  std::optional<double> memory_bytes = std::nullopt);
 
 // Seconds of a step; negative: the closed form does not know the device or the job's kind
 // (adapters, inference, parameters or gradients away from the device).

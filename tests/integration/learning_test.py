@@ -51,10 +51,26 @@ resources: {{ranks: 1}}
             self.assertEqual(correction["steps"], 16)
             ratios = sorted(r["seconds"] / r["predicted_seconds"] for r in records[1:17])
             self.assertAlmostEqual(correction["ratio"], ratios[8], delta=1e-6 * ratios[8])
+        [family] = json.loads(self.strata("get", "plan-families", "-o", "json").stdout)
+        self.assertAlmostEqual(family["ratio"], correction["ratio"], delta=1e-9)
         said = self.strata("submit", self.job("second", "auto")).stderr
         self.assertIn("the predicted time, as 16 steps of this layout took", said)
         self.strata("wait", "second", "--for=state=SUCCEEDED")
         self.down()
+
+    def test_what_a_run_without_a_cluster_took_corrects_the_next_plan_here(self):
+        profile = self.folder / "own" / "host.textproto"
+        self.strata("calibrate", "--quick", "--profile", profile)
+        path = self.job("alone", "{data: 1}")
+        plan = ["plan", path, "--profile", profile, "-o", "json"]
+        self.assertNotIn("correction", json.loads(self.strata(*plan).stdout)["plans"][0])
+        directory = self.folder / "alone"
+        self.strata("run", path, "--profile", profile, "--dir", directory)
+        records = self.records(directory)
+        ratios = sorted(r["seconds"] / r["predicted_seconds"] for r in records[1:17])
+        correction = json.loads(self.strata(*plan).stdout)["plans"][0]["correction"]
+        self.assertEqual((correction["of"], correction["steps"]), ("layout", 16))
+        self.assertAlmostEqual(correction["ratio"], ratios[8], delta=1e-6 * ratios[8])
 
 
 if __name__ == "__main__":
