@@ -1,7 +1,11 @@
+#include <xxhash.h>
+
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "common/digest.h"
 #include "common/entropy.h"
 #include "common/rng.h"
@@ -59,6 +63,27 @@ TEST(EntropyTest, BytesAreAsManyAsAskedForAndOfTheWordsDrawn) {
   EXPECT_EQ(DrawBytes(counting, 10), "\1\2\3\4\5\6\7\10\2\2");
   EXPECT_EQ(word, 0x0807060504030203u);
   EXPECT_EQ(DrawBytes(counting, 0), "");
+}
+
+// On a processor with AVX2 as on one without: files go from one to the other.
+TEST(DigestTest, ChecksumsOfStreamsAreTheLibrarys) {
+  std::string bytes(100'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 3);
+  Checksum checksum;
+  for (const size_t size : {0, 1, 200, 241, 1024, 1025, 99'999}) {
+    for (const size_t piece : {7, 256, 1000, 65536}) {
+      checksum.Reset();
+      Digester digester;
+      for (size_t at = 0; at < size; at += piece) {
+        checksum.Add(bytes.data() + at, std::min(piece, size - at));
+        digester.Add(bytes.data() + at, std::min(piece, size - at));
+      }
+      EXPECT_EQ(checksum.Finish(), XXH3_64bits(bytes.data(), size)) << size << " by " << piece;
+      const XXH128_hash_t wide = XXH3_128bits(bytes.data(), size);
+      EXPECT_EQ(digester.Finish(), absl::StrFormat("%016x%016x", wide.high64, wide.low64));
+      EXPECT_EQ(DigestOf(bytes.data(), size), digester.Finish());
+    }
+  }
 }
 
 TEST(DigestTest, StreamEqualsOneBuffer) {

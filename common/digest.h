@@ -1,9 +1,10 @@
-// A 128-bit digest of bytes (XXH3), for agreement between processes and damage on disk; not for
-// secrets.
+// Digests of bytes (XXH3, of 128 and 64 bits), for agreement between processes and damage on disk;
+// not for secrets.
 #ifndef STRATA_COMMON_DIGEST_H_
 #define STRATA_COMMON_DIGEST_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,8 @@ namespace strata::common {
 // Digest of one buffer, as 32 hexadecimal digits.
 std::string DigestOf(const void* bytes, size_t size);
 inline std::string DigestOf(absl::string_view text) { return DigestOf(text.data(), text.size()); }
+
+struct DigestState;  // of digest.cc
 
 // The same over a stream of buffers.
 class Digester {
@@ -27,8 +30,23 @@ class Digester {
   std::string Finish() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<DigestState> state_;
+};
+
+// Of 64 bits, a number, of one stream of buffers after the other.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+
+  void Reset();
+  void Add(const void* bytes, size_t size);
+  uint64_t Finish() const;
+
+ private:
+  std::unique_ptr<DigestState> state_;
 };
 
 }  // namespace strata::common

@@ -38,7 +38,8 @@ struct VocabularyPart {
   int64_t rows = 0;  // N
   int64_t columns = 0;
   int64_t first = 0;
-  float softcap = 0;  // as above
+  float softcap = 0;    // as above
+  int64_t padding = 0;  // of the columns, the last ones that are no token's: gradients of 0
 };
 
 // statistics[N, 3]: of the part's logits, capped ones if so, in each row the maximum, Σ exp(logit -

@@ -21,6 +21,16 @@ void VisitCapped(Loss& op, AttributeVisitor& visitor) {
   }
 }
 
+// Of a part.
+template <typename Loss>
+void VisitPart(Loss& op, AttributeVisitor& visitor) {
+  if (visitor.HasMore(op.type != DType::kF32 || op.softcap != 0 || op.whole != 0)) {
+    visitor.Type("type", op.type);
+    visitor.Number("softcap", op.softcap);
+  }
+  if (visitor.HasMore(op.whole != 0)) visitor.Count("whole", op.whole);
+}
+
 absl::Status RequireCap(double softcap) { return Require(softcap >= 0, "the softcap is negative"); }
 
 OperandSpec InverseTokens() {
@@ -68,7 +78,7 @@ CrossEntropyStatistics CrossEntropyStatistics::Example() {
 void CrossEntropyStatistics::Visit(AttributeVisitor& visitor) {
   VisitLoss(*this, visitor);
   visitor.Of("group", group);
-  VisitCapped(*this, visitor);
+  VisitPart(*this, visitor);
 }
 
 absl::Status CrossEntropyStatistics::Validate() const { return RequireCap(softcap); }
@@ -86,7 +96,7 @@ void CrossEntropyFinish::Visit(AttributeVisitor& visitor) {
   VisitLoss(*this, visitor);
   visitor.Of("group", group);
   visitor.Size("parts", parts);
-  VisitCapped(*this, visitor);
+  VisitPart(*this, visitor);
 }
 
 absl::Status CrossEntropyFinish::Validate() const { return RequireCap(softcap); }

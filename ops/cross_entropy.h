@@ -5,6 +5,7 @@
 #ifndef STRATA_OPS_CROSS_ENTROPY_H_
 #define STRATA_OPS_CROSS_ENTROPY_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/op_struct.h"
@@ -46,19 +47,26 @@ struct CrossEntropyLoss {
   static CrossEntropyLoss Example() { return {.rows = 3, .vocab = 7}; }
 };
 
+// Of the V columns from `first` on, how many are beyond the whole.
+inline int64_t PaddingOf(int64_t vocab, int64_t first, int64_t whole) {
+  return whole == 0 ? 0 : std::clamp<int64_t>(first + vocab - whole, 0, vocab);
+}
+
 struct CrossEntropyStatistics {
   static constexpr program::OpKind kKind = program::OpKind::kCrossEntropyStatistics;
   static constexpr const char* kSummary =
       "Of a part of the vocabulary, V columns from (own index in the group) × V on: per row the "
       "maximum, Σ exp(logit − maximum), and the target's logit (0 where another part has it), "
-      "capped "
-      "where there is a softcap.";
+      "capped where there is a softcap. Of `whole` columns in all (0: as many as all parts have) "
+      "the "
+      "last parts end in padding, which counts for nothing.";
   enum { kLogits, kTargets, kStatistics };
 
   int64_t rows = 0, vocab = 0;
   program::Group group = program::Group::kNone;
   program::DType type = program::DType::kF32;
   double softcap = 0;
+  int64_t whole = 0;
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;
@@ -70,7 +78,7 @@ struct CrossEntropyFinish {
   static constexpr program::OpKind kKind = program::OpKind::kCrossEntropyFinish;
   static constexpr const char* kSummary =
       "cross-entropy on a part of the vocabulary, with the statistics of all parts; the loss is "
-      "whole, the same on each rank.";
+      "whole, the same on each rank; the gradient of padding is 0.";
   enum { kLogits, kTargets, kStatistics, kScalars, kLoss };
 
   int64_t rows = 0, vocab = 0;
@@ -78,6 +86,7 @@ struct CrossEntropyFinish {
   int64_t parts = 1;
   program::DType type = program::DType::kF32;
   double softcap = 0;
+  int64_t whole = 0;
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;

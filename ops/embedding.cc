@@ -11,10 +11,11 @@ void VisitBoth(Embedding& op, AttributeVisitor& visitor) {
   visitor.Size("vocab", op.vocab);
   visitor.Size("channels", op.channels);
   visitor.Of("group", op.group);
-  if (visitor.HasMore(op.type != DType::kF32 || op.scale != 1)) {
+  if (visitor.HasMore(op.type != DType::kF32 || op.scale != 1 || op.whole != 0)) {
     visitor.Type("type", op.type);
     visitor.Number("scale", op.scale);
   }
+  if (visitor.HasMore(op.whole != 0)) visitor.Count("whole", op.whole);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ struct EmbeddingForward {
   static constexpr program::OpKind kKind = program::OpKind::kEmbeddingForward;
   static constexpr const char* kSummary =
       "y[n] = table[tokens[n]]. With a group the table holds the V rows from (own index in the "
-      "group) × V on; tokens outside give zeros. With a scale y is multiplied by it.";
+      "group) × V on; tokens outside give zeros. With a scale y is multiplied by it. Of `whole` "
+      "rows in all (0: as many as all parts have) the last parts end in padding.";
   static constexpr const char* kGradient = "embedding-backward";
   enum { kTokens, kTable, kY };
 
@@ -22,6 +23,7 @@ struct EmbeddingForward {
   program::Group group = program::Group::kNone;
   program::DType type = program::DType::kF32;
   double scale = 1;
+  int64_t whole = 0;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -40,6 +42,7 @@ struct EmbeddingBackward {
   program::Group group = program::Group::kNone;
   program::DType type = program::DType::kF32;
   double scale = 1;
+  int64_t whole = 0;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;

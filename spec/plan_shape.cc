@@ -83,7 +83,6 @@ class Filler {
     plan.heads = Known("model.heads", model.heads());
     plan.kv_heads = Known("model.kv_heads", model.kv_heads());
     plan.ffn = Known("model.ffn", model.ffn());
-    plan.vocab = Known("model.vocab", model.vocab());
   }
 
  private:

@@ -189,15 +189,16 @@ void CrossEntropyForward(const Context& context, const LossShape& shape, const i
 template <typename T>
 void CrossEntropyStatistics(const Context& context, const VocabularyPart& part,
                             const int32_t* targets, const T* logits, float* statistics) {
+  const int64_t used = part.columns - part.padding;
   WithCap(part.softcap, [&](auto cap) {
     ForBlocks(context, part.rows, RowsPerTask(part.columns), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const T* x = logits + row * part.columns;
         const int64_t target = targets[row] - part.first;
         float* const of = statistics + row * 3;
-        of[0] = RowMax(cap, part.columns, x);
-        of[1] = RowExpSum<false>(cap, part.columns, x, of[0], static_cast<T*>(nullptr));
-        of[2] = target >= 0 && target < part.columns ? Capped(cap, ToFloat(x[target])) : 0;
+        of[0] = RowMax(cap, used, x);
+        of[1] = RowExpSum<false>(cap, used, x, of[0], static_cast<T*>(nullptr));
+        of[2] = target >= 0 && target < used ? Capped(cap, ToFloat(x[target])) : 0;
       }
     });
   });
@@ -207,6 +208,7 @@ template <typename T>
 void CrossEntropyFinish(const Context& context, const VocabularyPart& part, int64_t parts,
                         float scale, const int32_t* targets, const float* statistics, T* logits,
                         double* loss) {
+  const int64_t used = part.columns - part.padding;
   WithCap(part.softcap, [&](auto cap) {
     ForBlocks(context, part.rows, RowsPerTask(part.columns), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
@@ -218,7 +220,8 @@ void CrossEntropyFinish(const Context& context, const VocabularyPart& part, int6
         const RowSums joined = JoinParts(part.rows, parts, row, statistics);
         const Gradient<decltype(cap)> gradient{cap, simd::Set(joined.max),
                                                simd::Set(static_cast<float>(scale / joined.sum))};
-        gradient.Replace(part.columns, targets[row] - part.first, scale, x);
+        gradient.Replace(used, targets[row] - part.first, scale, x);
+        std::fill(x + used, x + part.columns, T{});
       }
     });
   });

@@ -1,5 +1,6 @@
 #include "kernels/cross_entropy.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/cpu/test_util.h"
@@ -88,26 +89,32 @@ TEST(CrossEntropy, TheLossDoesNotDependOnTheChunks) {
   EXPECT_EQ(whole, chunked);
 }
 
-// Both ops on `parts` equal parts of the vocabulary: the gradient of whole rows, and each rank's
-// loss.
-Floats RunParts(const Context& c, int64_t rows, int64_t vocab, int64_t parts,
+// Both ops on `parts` parts of the vocabulary of `columns` each, the last ones with padding that
+// holds large logits: the gradient of whole rows, and each rank's loss.
+Floats RunParts(const Context& c, int64_t rows, int64_t vocab, int64_t parts, int64_t columns,
                 const int32_t* targets, const Floats& logits, std::vector<double>* losses) {
-  const int64_t columns = vocab / parts;
   Floats statistics(parts * rows * 3), gradient(logits.size());
-  std::vector<Floats> own(parts, Floats(rows * columns));
+  std::vector<Floats> own(parts, Floats(rows * columns, 100.0F));
+  std::vector<VocabularyPart> of;
   for (int64_t p = 0; p < parts; ++p) {
-    for (int64_t i = 0; i < rows * columns; ++i) {
-      own[p][i] = logits[i / columns * vocab + p * columns + i % columns];
+    const int64_t used = std::clamp<int64_t>(vocab - p * columns, 0, columns);
+    of.push_back({rows, columns, p * columns, 0, columns - used});
+    for (int64_t i = 0; i < rows * used; ++i) {
+      own[p][i / used * columns + i % used] = logits[i / used * vocab + p * columns + i % used];
     }
-    CrossEntropyStatistics(c, {rows, columns, p * columns}, targets, own[p].data(),
-                           statistics.data() + p * rows * 3);
+    CrossEntropyStatistics(c, of[p], targets, own[p].data(), statistics.data() + p * rows * 3);
   }
   losses->assign(parts, 0);
   for (int64_t p = 0; p < parts; ++p) {
-    CrossEntropyFinish(c, {rows, columns, p * columns}, parts, kScale, targets, statistics.data(),
-                       own[p].data(), &(*losses)[p]);
+    CrossEntropyFinish(c, of[p], parts, kScale, targets, statistics.data(), own[p].data(),
+                       &(*losses)[p]);
     for (int64_t i = 0; i < rows * columns; ++i) {
-      gradient[i / columns * vocab + p * columns + i % columns] = own[p][i];
+      const int64_t column = p * columns + i % columns;
+      if (column < vocab) {
+        gradient[i / columns * vocab + column] = own[p][i];
+      } else {
+        EXPECT_EQ(own[p][i], 0) << "padding";
+      }
     }
   }
   return gradient;
@@ -115,16 +122,17 @@ Floats RunParts(const Context& c, int64_t rows, int64_t vocab, int64_t parts,
 
 TEST(CrossEntropy, PartsOfTheVocabularyGiveTheLossAndGradientOfTheWhole) {
   constexpr struct {
-    int64_t rows, vocab, parts;
-  } kShapes[] = {{1, 2, 2}, {7, 17, 1}, {9, 64, 4}, {21, 259, 7}, {6, 40000, 8}};
-  for (const auto [rows, vocab, parts] : kShapes) {
+    int64_t rows, vocab, parts, columns;
+  } kShapes[] = {{1, 2, 2, 1},  {7, 17, 1, 17},  {9, 64, 4, 16},      {21, 259, 7, 37},
+                 {3, 17, 4, 8}, {5, 101, 2, 56}, {6, 40000, 8, 5000}, {6, 40001, 2, 20008}};
+  for (const auto [rows, vocab, parts, columns] : kShapes) {
     const Floats logits = testing::Random(rows * vocab, 5, 4);
     const auto targets = Targets(rows, vocab);
     const double expected = reference::CrossEntropyLoss(vocab, targets, testing::Widen(logits));
     const Floats result =
-        testing::RunWithThreads([&, r = rows, v = vocab, p = parts](const Context& c) {
+        testing::RunWithThreads([&, r = rows, v = vocab, p = parts, k = columns](const Context& c) {
           std::vector<double> losses;
-          Floats gradient = RunParts(c, r, v, p, targets.data(), logits, &losses);
+          Floats gradient = RunParts(c, r, v, p, k, targets.data(), logits, &losses);
           for (const double loss : losses) {
             EXPECT_NEAR(loss, expected, 1e-6 * (1 + expected));
             EXPECT_EQ(loss, losses[0]);
@@ -142,14 +150,14 @@ TEST(CrossEntropy, OfPartsHugeLogitsStayFiniteAndNonFiniteOnesShow) {
   device::ThreadPool pool(1);
   std::vector<double> losses;
   const Floats gradient =
-      RunParts({&pool}, 1, 4, 2, &target, {1e30f, -1e30f, -1e30f, 1e30f}, &losses);
+      RunParts({&pool}, 1, 4, 2, 2, &target, {1e30f, -1e30f, -1e30f, 1e30f}, &losses);
   EXPECT_NEAR(losses[0], std::log(2), 1e-6);
   EXPECT_EQ(gradient, (Floats{-kScale / 2, 0, 0, kScale / 2}));
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     for (int64_t at = 0; at < 20; ++at) {
       Floats logits = testing::Random(20, 4);
       logits[at] = bad;
-      RunParts({&pool}, 1, 20, 4, &target, logits, &losses);
+      RunParts({&pool}, 1, 20, 4, 5, &target, logits, &losses);
       for (const double loss : losses) EXPECT_FALSE(std::isfinite(loss)) << bad << " at " << at;
     }
   }

@@ -36,7 +36,8 @@ struct Normalizer {
   }
 };
 
-// The row's maximum and sum of exp(logit - maximum), of capped logits: the same on every thread.
+// The row's maximum and sum of exp(logit - maximum), of the first `columns` capped logits, which
+// need not fill packets: the same on every thread.
 template <int N, typename T>
 __device__ __forceinline__ Normalizer OverRow(const T* row, int columns, float softcap,
                                               float* partial) {
@@ -46,7 +47,7 @@ __device__ __forceinline__ Normalizer OverRow(const T* row, int columns, float s
     float v[N];
     Load(row + c, v);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = Capped(v[i], softcap);
+    for (int i = 0; i < N; ++i) v[i] = c + i < end ? Capped(v[i], softcap) : -INFINITY;
     mine.Add(v);
   }
   Normalizer all;
@@ -63,10 +64,11 @@ struct Scale {
   __device__ float Get() const { return at == nullptr ? value : static_cast<float>(*at); }
 };
 
-// The row's logits become their gradient. `target` may be outside: of another part.
+// The row's logits become their gradient, which is 0 from column `used` on. `target` may be
+// outside: of another part.
 template <int N, typename T>
-__device__ __forceinline__ void Replace(T* row, int columns, float softcap, const Normalizer& of,
-                                        int target, Scale scale) {
+__device__ __forceinline__ void Replace(T* row, int columns, int used, float softcap,
+                                        const Normalizer& of, int target, Scale scale) {
   const float each = 1.f / of.sum, factor = scale.Get();
   for (int c = threadIdx.x * N; c < columns; c += kThreads * N) {
     float v[N];
@@ -76,7 +78,8 @@ __device__ __forceinline__ void Replace(T* row, int columns, float softcap, cons
       const float logit = Capped(v[i], softcap);
       const float part = softcap == 0 ? 0.f : logit / softcap;
       const float probability = expf(logit - of.most) * each;
-      v[i] = (probability - (c + i == target ? 1.f : 0.f)) * (1.f - part * part) * factor;
+      const float off = probability - (c + i == target ? 1.f : 0.f);
+      v[i] = c + i < used ? off * (1.f - part * part) * factor : 0.f;
     }
     Store(row + c, v);
   }
@@ -108,23 +111,23 @@ __global__ void __launch_bounds__(kThreads)
   }
   if constexpr (!std::is_const_v<T>) {
     if (!Planted(Mistake::kInPlaceTooEarly)) __syncthreads();  // the target's logit has been read
-    Replace<N>(row, vocab, softcap, all, target, scale);
+    Replace<N>(row, vocab, vocab, softcap, all, target, scale);
   }
 }
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    CrossEntropyStatisticsKernel(int columns, int first, float softcap, const int32_t* targets,
-                                 const T* logits, float* statistics) {
+    CrossEntropyStatisticsKernel(int columns, int used, int first, float softcap,
+                                 const int32_t* targets, const T* logits, float* statistics) {
   __shared__ float partial[kThreads / 32];
   const T* row = logits + static_cast<int64_t>(blockIdx.x) * columns;
-  const Normalizer all = OverRow<N>(row, columns, softcap, partial);
+  const Normalizer all = OverRow<N>(row, used, softcap, partial);
   if (threadIdx.x != 0) return;
   const int64_t target = static_cast<int64_t>(targets[blockIdx.x]) - first;
   float* of = statistics + static_cast<int64_t>(blockIdx.x) * 3;
   of[0] = all.most;
   of[1] = all.sum;
-  of[2] = target >= 0 && target < columns ? Capped(ToF32(row[target]), softcap) : 0.f;
+  of[2] = target >= 0 && target < used ? Capped(ToF32(row[target]), softcap) : 0.f;
 }
 
 // Of a whole row, from the statistics of its parts.
@@ -148,13 +151,14 @@ __device__ __forceinline__ Joined Join(int64_t rows, int parts, int64_t row,
 // Every thread joins the row's parts: they are few.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    CrossEntropyFinishKernel(int columns, int first, int parts, float softcap, Scale scale,
-                             const int32_t* targets, const float* statistics, T* logits) {
+    CrossEntropyFinishKernel(int columns, int used, int first, int parts, float softcap,
+                             Scale scale, const int32_t* targets, const float* statistics,
+                             T* logits) {
   T* row = logits + static_cast<int64_t>(blockIdx.x) * columns;
   const int target = targets[blockIdx.x];
   if (target < 0) return Clear<N>(row, columns);
   const Joined joined = Join(gridDim.x, parts, blockIdx.x, statistics);
-  Replace<N>(row, columns, softcap, joined.of, target - first, scale);
+  Replace<N>(row, columns, used, softcap, joined.of, target - first, scale);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -171,10 +175,10 @@ __global__ void __launch_bounds__(kThreads)
 absl::Status CheckPart(const VocabularyPart& part) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (part.rows < 0 || part.rows > kMost || part.columns < 1 || part.columns > kMost ||
-      part.first < 0 || part.first > kMost) {
-    return absl::InvalidArgumentError(absl::StrCat("cross entropy of ", part.rows, " rows of ",
-                                                   part.columns, " logits from ", part.first,
-                                                   " on"));
+      part.first < 0 || part.first > kMost || part.padding < 0 || part.padding > part.columns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cross entropy of ", part.rows, " rows of ", part.columns, " logits from ",
+                     part.first, " on, the last ", part.padding, " of them padding"));
   }
   return absl::OkStatus();
 }
@@ -224,8 +228,9 @@ absl::Status CrossEntropyStatistics(cudaStream_t stream, const VocabularyPart& p
                           ? &CrossEntropyStatisticsKernel<T, kPacket<T>>
                           : &CrossEntropyStatisticsKernel<T, 1>;
   return Launch("cross entropy's statistics", kernel, static_cast<unsigned>(part.rows), kThreads, 0,
-                stream, static_cast<int>(part.columns), static_cast<int>(part.first), part.softcap,
-                targets, logits, statistics);
+                stream, static_cast<int>(part.columns),
+                static_cast<int>(part.columns - part.padding), static_cast<int>(part.first),
+                part.softcap, targets, logits, statistics);
 }
 
 template <typename T>
@@ -242,6 +247,7 @@ absl::Status CrossEntropyFinish(cudaStream_t stream, const VocabularyPart& part,
                                                          : &CrossEntropyFinishKernel<T, 1>;
   RETURN_IF_ERROR(Launch("cross entropy of a part", kernel, static_cast<unsigned>(part.rows),
                          kThreads, 0, stream, static_cast<int>(part.columns),
+                         static_cast<int>(part.columns - part.padding),
                          static_cast<int>(part.first), static_cast<int>(parts), part.softcap,
                          Scale{.at = scale}, targets, statistics, logits));
   return Launch("loss of parts", &CrossEntropyPartsLossKernel, 1, kThreads, 0, stream, part.rows,

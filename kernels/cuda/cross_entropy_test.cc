@@ -66,42 +66,48 @@ TYPED_TEST(CrossEntropyTest, LossesAndGradientInPlaceEqualTheReference) {
   }
 }
 
-// Parts by packets and by elements, less and more than a block has threads, one of a column.
+// Parts by packets and by elements, less and more than a block has threads, one of a column; with
+// padding that begins inside a packet, and parts of nothing else.
 constexpr struct {
   LossShape shape;
-  int64_t parts;
-} kCuts[] = {{{4, 3}, 3}, {{3, 14}, 2}, {{4, 24}, 3}, {{3, 1031}, 1}, {{2, 5008, 20}, 2}};
+  int64_t parts, columns;
+} kCuts[] = {{{4, 3}, 3, 1},    {{3, 14}, 2, 7},          {{4, 24}, 3, 8},     {{3, 1031}, 1, 1031},
+             {{2, 101}, 2, 56}, {{2, 5008, 20}, 2, 2504}, {{2, 13, 20}, 3, 8}, {{2, 13}, 2, 7}};
 
-// What each part's columns of the rows are.
+// What a part's columns of the rows are, and `padding` behind them.
 template <typename T>
-std::vector<T> Columns(const std::vector<T>& logits, int64_t vocab, int64_t first, int64_t count) {
+std::vector<T> Columns(const std::vector<T>& logits, int64_t vocab, const VocabularyPart& part,
+                       T padding) {
   std::vector<T> columns;
   for (size_t row = 0; row < logits.size() / vocab; ++row) {
-    const auto begin = logits.begin() + row * vocab + first;
-    columns.insert(columns.end(), begin, begin + count);
+    const auto begin = logits.begin() + row * vocab + std::min(part.first, vocab);
+    columns.insert(columns.end(), begin, begin + (part.columns - part.padding));
+    columns.insert(columns.end(), part.padding, padding);
   }
   return columns;
 }
 
 TYPED_TEST(CrossEntropyTest, PartsOfTheVocabularyGiveWholeRowsLossesAndTheirGradient) {
   using T = TypeParam;
-  for (const auto& [shape, parts] : kCuts) {
+  for (const auto& [shape, parts, columns] : kCuts) {
     const auto targets = Targets(shape);
     const auto logits = testing::RandomOf<T>(shape.rows * shape.vocab, 1, 4);
     const Doubles losses = Losses(shape, targets, logits);
     const double expected = std::accumulate(losses.begin(), losses.end(), 0.0);
     const auto gradient = reference::CrossEntropyGradient(shape.vocab, kScale, targets,
                                                           testing::WidenOf(logits), shape.softcap);
-    const int64_t columns = shape.vocab / parts, of_part = shape.rows * 3;
-    this->InEachOrder([&, shape = shape, parts = parts] {
+    const int64_t of_part = shape.rows * 3;
+    this->InEachOrder([&, shape = shape, parts = parts, columns = columns] {
       cudaStream_t stream = this->stream();
       DeviceArray<int32_t> wanted(targets, stream);
       DeviceArray<float> statistics(parts * of_part, stream);
       DeviceArray<double> scale(Doubles{kScale}, stream);
       for (const bool finish : {false, true}) {
         for (int64_t p = 0; p < parts; ++p) {
-          const VocabularyPart part{shape.rows, columns, p * columns, shape.softcap};
-          DeviceArray<T> values(Columns(logits, shape.vocab, part.first, columns), stream);
+          const VocabularyPart part{
+              shape.rows, columns, p * columns, shape.softcap,
+              std::clamp<int64_t>((p + 1) * columns - shape.vocab, 0, columns)};
+          DeviceArray<T> values(Columns(logits, shape.vocab, part, T(100.F)), stream);
           DeviceArray<double> loss(Doubles{0.5}, stream);
           if (!finish) {
             STRATA_EXPECT_OK(CrossEntropyStatistics<T>(stream, part, wanted.data(), values.data(),
@@ -112,7 +118,7 @@ TYPED_TEST(CrossEntropyTest, PartsOfTheVocabularyGiveWholeRowsLossesAndTheirGrad
           STRATA_EXPECT_OK(CrossEntropyFinish(stream, part, parts, scale.data(), wanted.data(),
                                               statistics.data(), values.data(), loss.data()));
           EXPECT_NEAR(loss.ToHost()[0], 0.5 + expected, kTolerance * expected);
-          ExpectNumbers(values.ToHost(), Columns(gradient, shape.vocab, part.first, columns));
+          ExpectNumbers(values.ToHost(), Columns(gradient, shape.vocab, part, 0.0));
         }
       }
     });

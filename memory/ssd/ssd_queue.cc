@@ -1,5 +1,3 @@
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -56,12 +54,9 @@ SsdQueue::SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend)
     : store_(store),
       backend_(std::move(backend)),
       pieces_(store->requests_at_once()),
-      completions_(store->requests_at_once()),
-      hash_(XXH3_createState()) {
+      completions_(store->requests_at_once()) {
   for (int piece = 0; piece < static_cast<int>(pieces_.size()); ++piece) free_.push_back(piece);
 }
-
-void SsdQueue::HashDeleter::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
 absl::Status SsdQueue::Read(SsdClass request_class, int64_t offset, absl::Span<std::byte> to) {
   RETURN_IF_ERROR(CheckMemory(to.data()));
@@ -263,8 +258,8 @@ void SsdQueue::HashTo(int64_t end, Transfer& transfer) {
     const int64_t at = transfer.hashed;
     int64_t stop = std::min(end, range.offset + range.bytes);
     if (at < whole_end) stop = std::min(stop, whole_end);
-    if (at == range.offset) XXH3_64bits_reset(hash_.get());
-    XXH3_64bits_update(hash_.get(), At(transfer.memory, at), stop - at);
+    if (at == range.offset) checksum_.Reset();
+    checksum_.Add(At(transfer.memory, at), stop - at);
     transfer.hashed = stop;
     if (stop == range.offset + range.bytes) FinishExtent(transfer);
   }
@@ -272,7 +267,7 @@ void SsdQueue::HashTo(int64_t end, Transfer& transfer) {
 
 void SsdQueue::FinishExtent(Transfer& transfer) {
   SsdStore::Extent& extent = transfer.extents[transfer.extent++];
-  const uint64_t checksum = XXH3_64bits_digest(hash_.get());
+  const uint64_t checksum = checksum_.Finish();
   if (transfer.write()) {
     extent.checksum = checksum;
     extent.written = true;

@@ -19,13 +19,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/digest.h"
 #include "memory/ssd/block_buffer.h"
 #include "memory/ssd/io_backend.h"
 #include "memory/ssd/io_scheduler.h"
 #include "memory/ssd/path_load.h"
 #include "memory/ssd/stripes.h"
-
-struct XXH3_state_s;  // of xxhash.h
 
 namespace strata::memory {
 
@@ -108,7 +107,7 @@ class SsdStore {
   friend class SsdQueue;
   struct Extent {
     SsdExtent range;
-    uint64_t checksum = 0;  // XXH3
+    uint64_t checksum = 0;
     bool written = false;
   };
 
@@ -191,10 +190,6 @@ class SsdQueue {
     int64_t end() const { return extents.back().range.offset + extents.back().range.bytes; }
   };
 
-  struct HashDeleter {
-    void operator()(XXH3_state_s* state) const;
-  };
-
   SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend);
   Transfer TransferOf(bool write, SsdClass request_class, const Memory& memory,
                       absl::Span<SsdStore::Extent> extents);
@@ -225,7 +220,7 @@ class SsdQueue {
   std::vector<int> free_;      // of pieces_
   std::vector<IoCompletion> completions_;
   BlockBuffer rest_{kSsdBlockBytes};
-  std::unique_ptr<XXH3_state_s, HashDeleter> hash_;
+  common::Checksum checksum_;
 };
 
 }  // namespace strata::memory

@@ -87,7 +87,8 @@ void EmbeddingForward(TemplateBuilder& builder, const VocabularyShape& shape, co
                              .channels = shape.channels,
                              .group = shape.group,
                              .type = y.type,
-                             .scale = shape.scale},
+                             .scale = shape.scale,
+                             .whole = shape.whole},
        {tokens, table, y});
 }
 
@@ -99,7 +100,8 @@ void EmbeddingBackward(TemplateBuilder& builder, const VocabularyShape& shape, c
                               .channels = shape.channels,
                               .group = shape.group,
                               .type = dy.type,
-                              .scale = shape.scale},
+                              .scale = shape.scale,
+                              .whole = shape.whole},
        {tokens, dy, dtable});
 }
 
@@ -334,10 +336,10 @@ void CrossEntropyLoss(TemplateBuilder& builder, const VocabularyShape& shape, co
 
 void CrossEntropyStatistics(TemplateBuilder& builder, const VocabularyShape& shape,
                             const View& logits, const View& targets, const View& statistics) {
-  Emit(
-      builder,
-      ops::CrossEntropyStatistics{shape.rows, shape.vocab, shape.group, logits.type, shape.softcap},
-      {logits, targets, statistics});
+  Emit(builder,
+       ops::CrossEntropyStatistics{shape.rows, shape.vocab, shape.group, logits.type, shape.softcap,
+                                   shape.whole},
+       {logits, targets, statistics});
 }
 
 void CrossEntropyFinish(TemplateBuilder& builder, const VocabularyShape& shape, const View& logits,
@@ -345,7 +347,7 @@ void CrossEntropyFinish(TemplateBuilder& builder, const VocabularyShape& shape, 
                         const View& loss) {
   Emit(builder,
        ops::CrossEntropyFinish{shape.rows, shape.vocab, shape.group, shape.parts, logits.type,
-                               shape.softcap},
+                               shape.softcap, shape.whole},
        {logits, targets, statistics, scalars, loss});
 }
 

@@ -8,8 +8,10 @@ namespace {
 VocabularyShape TableShape(const Emitter& emitter, const Node& node) {
   const Weight& table = emitter.graph().weights[node.weight];
   const PassShape& shape = emitter.shape();
+  const int64_t whole = table.rows();
   return {.rows = emitter.rows(),
-          .vocab = table.rows() / shape.degree,
+          .vocab = program::ShareOf(whole, shape.degree),
+          .whole = whole % shape.degree == 0 ? 0 : whole,
           .channels = table.columns(),
           .group = shape.group(),
           .parts = shape.degree,

@@ -25,7 +25,6 @@ ValueId Graph::Make(std::string value, int64_t width, Layout layout) {
   made.width = width;
   made.layout = layout;
   made.type = type;
-  STRATA_CHECK(layout != Layout::kColumns || width % degree == 0);
   values.push_back(std::move(made));
   return static_cast<ValueId>(values.size()) - 1;
 }

@@ -36,7 +36,7 @@ using WeightId = int;
 
 enum class Layout : uint8_t {
   kRows,     // this rank's N / degree rows, whole
-  kColumns,  // all rows, this rank's width / degree columns
+  kColumns,  // all rows, this rank's share of the columns (program::ShareOf)
   kWhole,    // all rows and columns, the same on every rank
   kPartial,  // all rows and columns, of which the ranks' sum is meant
 };
@@ -168,7 +168,8 @@ class Graph {
 
   // Of this rank's cut.
   int64_t width(ValueId value) const {
-    return values[value].width / (values[value].layout == Layout::kColumns ? degree : 1);
+    const int64_t whole = values[value].width;
+    return values[value].layout == Layout::kColumns ? program::ShareOf(whole, degree) : whole;
   }
   // Behind a Redistribute node, what it redistributes.
   ValueId Source(ValueId value) const;

@@ -225,7 +225,6 @@ absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
                                                    ") nor is divided by it"));
   }
   RETURN_IF_ERROR(CheckDivides("ffn", t, spec.ffn));
-  RETURN_IF_ERROR(CheckDivides("vocab", t, spec.vocab));
   return CheckDivides("tokens of a pass", t * options.tensor_chunks,
                       options.micro_batch * options.sequence / options.context_ranks);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/status_macros.h"
 
 namespace strata::model {
@@ -44,8 +45,11 @@ TensorSpec CutOf(const Weight& weight, const ModelLayer& layer, int64_t degree) 
   tensor.name = layer.prefix + tensor.name;
   for (TensorSpec::Part& part : tensor.parts) part.name = layer.prefix + part.name;
   if (degree == 1 || weight.cut < 0) return tensor;
-  tensor.cut = {program::Group::kTensor, weight.cut, degree};
-  tensor.shape[weight.cut] /= degree;
+  int64_t& extent = tensor.shape[weight.cut];
+  const int64_t share = program::ShareOf(extent, degree);
+  tensor.cut = {program::Group::kTensor, weight.cut, degree, share * degree - extent};
+  STRATA_CHECK(tensor.cut.padding == 0 || (weight.cut == 0 && tensor.parts.empty()));
+  extent = share;
   for (TensorSpec::Part& part : tensor.parts) part.rows /= weight.cut == 0 ? degree : 1;
   return tensor;
 }

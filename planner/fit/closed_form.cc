@@ -188,7 +188,7 @@ void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& 
   filling.Add(ByteClass::kActivations, (full ? boundary : kept) * layers + boundary,
               request.job.memory().place().activations());
   filling.Add(ByteClass::kWorkspace, kept);
-  const double vocab = D(model.spec.vocab) / degrees.tensor;
+  const double vocab = D(program::ShareOf(model.spec.vocab, degrees.tensor));
   const double rows = model.kind == Kind::kVision || model.kind == Kind::kPlain
                           ? D(train.micro_batch())
                           : LogitRows(tokens, vocab);
@@ -214,7 +214,7 @@ void AddDecoding(const FitRequest& request, const Numbers& n, const Degrees& deg
   filling.Add(ByteClass::kWorkspace, KeptPerToken(request.model, n) *
                                          std::min(kPrefillRows, D(train.sequence())) * sequences /
                                          degrees.tensor);
-  filling.Add(ByteClass::kLogits, 4 * sequences * D(s.vocab) / degrees.tensor);
+  filling.Add(ByteClass::kLogits, 4 * sequences * D(program::ShareOf(s.vocab, degrees.tensor)));
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ int64_t ParametersOf(const program::LayerGraph& graph) {
   int64_t count = 0;
   for (const program::ParameterSet& set : graph.sets) {
     for (const program::TensorSpec& tensor : set.tensors) {
-      count += program::IsRowScales(tensor.name) ? 0 : tensor.elements() * tensor.cut.ways;
+      count += program::IsRowScales(tensor.name) ? 0 : tensor.whole_elements();
     }
   }
   return count;

@@ -54,7 +54,7 @@ class Searcher {
  private:
   static bool Faster(const RankedPlan& a, const RankedPlan& b) { return OrderOf(a) < OrderOf(b); }
 
-  // Heads, widths and rows of the vocabulary are cut evenly; beyond an NVLink domain a collective
+  // Heads and widths are cut evenly; beyond an NVLink domain a collective
   // per layer is not worth a thought.
   bool IsTensorLegal(int64_t tensor) const {
     const int64_t kv = shape_.kv_heads;

@@ -119,7 +119,6 @@ Problem CheckTensor(const PlanShape& plan) {
   look("heads", plan.heads, plan.heads % tensor != 0);
   look("kv_heads", plan.kv_heads, plan.kv_heads > 0 && AreUneven(plan.kv_heads, tensor));
   look("ffn", plan.ffn, plan.ffn % tensor != 0);
-  look("vocab", plan.vocab, plan.vocab % tensor != 0);
   if (!uneven.empty()) {
     return PlanProblem{"parallel.tensor",
                        absl::StrCat("tensor ", tensor, " does not divide the model's ",

@@ -58,7 +58,6 @@ struct PlanShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t ffn = 0;
-  int64_t vocab = 0;
 };
 
 struct PlanProblem {

@@ -35,7 +35,6 @@ PlanShape Small() {
   plan.heads = 4;
   plan.kv_heads = 2;
   plan.ffn = 128;
-  plan.vocab = 256;
   return plan;
 }
 
@@ -125,7 +124,7 @@ TEST(CheckPlan, IllegalLayouts_AreRefusedAtTheirFieldWithTheirNumbers) {
       {With([](PlanShape& plan) { plan.micro_batch = 3; }), "train.micro_batch",
        "8 is not divisible by micro_batch 3"},
       {With([](PlanShape& plan) { plan.tensor = 3; }), "parallel.tensor",
-       "heads 4 and kv_heads 2 and ffn 128 and vocab 256"},
+       "heads 4 and kv_heads 2 and ffn 128"},
       {With([](PlanShape& plan) { plan.tensor = 8; }), "parallel.tensor", "heads 4"},
       {With([](PlanShape& plan) {
          plan.tensor = 4;
@@ -320,7 +319,6 @@ PlanShape RandomShape(uint64_t seed) {
   plan.kv_heads = roll(1, 4);
   plan.heads = known(plan.kv_heads * roll(1, 4));
   plan.ffn = known(roll(1, 400));
-  plan.vocab = known(4 * roll(1, 400));
   return plan;
 }
 

@@ -79,6 +79,14 @@ class StageComposer {
                                       .klass = SlotClass::kScalars,
                                       .bytes = kScalarBytes});
     scalars_ = Whole(slots.scalars, kScalarBytes);
+    if (plan_.on_device()) {
+      const int64_t bytes = Results::HostBytes(stage_, decision_.sets);
+      results_on_host_ = Whole(assembler_.AddPersistent(Slot{.name = "results on the host",
+                                                             .tier = Tier::kHost,
+                                                             .klass = SlotClass::kBatch,
+                                                             .bytes = bytes}),
+                               bytes);
+    }
     if (UpdatesOnHost()) {
       held_scalars_ = AddHeldScalars("scalars of updates");
       // What updates before the finish read does not change under them.
@@ -166,7 +174,7 @@ class StageComposer {
     activations_.emplace(stage_, walk, uses, transfers_);
     parameters_->Open(uses);
     use_ = 0;
-    results_.emplace(stage_, decision_.sets, result_.slots.scalars);
+    results_.emplace(stage_, decision_.sets, result_.slots.scalars, results_on_host_);
     LoadScalars(norms);
     tokens_ = targets_ = positions_ = -1;
     if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets) || UsesRole(Role::kPositions)) {
@@ -425,7 +433,8 @@ class StageComposer {
   Transfers transfers_, update_transfers_;
   std::optional<State> state_;
   std::optional<Parameters> parameters_;
-  Operand scalars_;  // which the host and predicates read
+  Operand scalars_;          // which the host and predicates read
+  Operand results_on_host_;  // where the finish reads them; slot -1: where kernels compute
   // Which updates on the host read; slot -1: there are none.
   Operand held_scalars_, fix_up_scalars_;
   // Of the program in progress.

@@ -168,7 +168,7 @@ void VaryMicroBatch(const PlanShape& plan, Steps& steps) {
 }
 
 void VaryTensor(const PlanShape& plan, Steps& steps) {
-  int64_t common = std::gcd(plan.heads, std::gcd(plan.ffn, plan.vocab));
+  int64_t common = std::gcd(plan.heads, plan.ffn);
   if (common == 0) common = plan.tensor;
   VaryNumber(plan, &PlanShape::tensor, DivisorsOf(common), steps);
 }

@@ -20,6 +20,11 @@ void AppendClipped(std::vector<ElementRun>& runs, ElementRun run, int64_t begin,
 
 }  // namespace
 
+int64_t ShareOf(int64_t whole, int64_t ways) {
+  if (whole % ways == 0) return whole / ways;
+  return common::RoundUp(common::CeilDivide(whole, ways), 8);
+}
+
 void FlattenSet(ParameterSet& set, int64_t ranges) {
   int64_t next = 0;
   for (TensorSpec& tensor : set.tensors) {
@@ -54,6 +59,7 @@ std::vector<ElementRun> ElementRuns(const ParameterSet& set, int64_t index, int6
       } else {
         run.count = part_end - part_begin;
         run.first = tensor.cut.ways > 1 ? index * run.count : 0;
+        if (tensor.cut.padding > 0) run.count = tensor.held_rows(index) * columns;
         AppendClipped(runs, run, begin, end);
       }
       run.flat = part_end;

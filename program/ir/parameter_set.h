@@ -2,6 +2,7 @@
 #ifndef STRATA_PROGRAM_IR_PARAMETER_SET_H_
 #define STRATA_PROGRAM_IR_PARAMETER_SET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,12 +17,18 @@ struct Initializer {
   double value = 0;  // the constant, the standard deviation, or the bound: in (-value, value]
 };
 
+// What each of `ways` ranks holds of `whole` rows: an equal share. Where there is none, as for most
+// vocabularies, shares are multiples of 8, so that rows of as many 16-bit numbers begin at
+// multiples of 16 bytes, and the last ones end in padding.
+int64_t ShareOf(int64_t whole, int64_t ways);
+
 // How a rank's tensor is cut from the whole one: `ways` equal parts along a dimension, of which the
 // rank holds the one of its index in the group. Of a fused tensor each part is cut by itself.
 struct Cut {
   Group group = Group::kNone;
-  int dimension = 0;  // 0 or 1
-  int64_t ways = 1;   // 1: whole on every rank
+  int dimension = 0;    // 0 or 1
+  int64_t ways = 1;     // 1: whole on every rank
+  int64_t padding = 0;  // rows that all parts have beyond the whole; only of dimension 0, not fused
 };
 
 // A logical tensor inside a set's flat layout. A fused tensor (such as packed q, k, v) is one of
@@ -44,6 +51,17 @@ struct TensorSpec {
     for (const int64_t extent : shape) count *= extent;
     return count;
   }
+  // Of dimension 0, what the rank with this index in the cut's group has without padding.
+  int64_t held_rows(int64_t index) const {
+    return cut.padding == 0
+               ? shape[0]
+               : std::clamp<int64_t>(shape[0] * (cut.ways - index) - cut.padding, 0, shape[0]);
+  }
+  int64_t whole_elements() const {  // of all ranks' cuts, without padding
+    return (elements() / shape[0]) *
+           (shape[0] * (cut.dimension == 0 ? cut.ways : 1) - cut.padding) *
+           (cut.dimension == 0 ? 1 : cut.ways);
+  }
   int part_count() const { return parts.empty() ? 1 : static_cast<int>(parts.size()); }
   // Of the logical tensor that users see and files hold: a part (0 where there are none), whole.
   const std::string& logical_name(int part) const {
@@ -52,7 +70,7 @@ struct TensorSpec {
   std::vector<int64_t> logical_shape(int part) const {
     std::vector<int64_t> whole = shape;
     if (!parts.empty()) whole[0] = parts[part].rows;
-    if (cut.ways > 1) whole[cut.dimension] *= cut.ways;
+    if (cut.ways > 1) whole[cut.dimension] = whole[cut.dimension] * cut.ways - cut.padding;
     return whole;
   }
 };
@@ -101,7 +119,8 @@ struct ElementRun {
 };
 
 // What [begin, end) of the flat layout holds on the rank with this index in the cuts' groups,
-// ascending; padding is left out. A tensor cut along its columns has a run per row.
+// ascending; padding is left out, that of cuts too, and is zero. A tensor cut along its columns has
+// a run per row.
 std::vector<ElementRun> ElementRuns(const ParameterSet& set, int64_t index, int64_t begin,
                                     int64_t end);
 

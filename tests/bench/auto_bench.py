@@ -24,7 +24,7 @@ JOBS = {
     "wide": ("family: llama, layers: 2, hidden: 768, heads: 12, ffn: 2048, vocab: 1024", 128, 8, 2),
     "vocabulary": ("family: llama, layers: 2, hidden: 320, heads: 5, ffn: 864, vocab: 16000", 128, 8, 2),
     "long": ("family: llama, layers: 4, hidden: 256, heads: 4, ffn: 704, vocab: 1024", 1024, 2, 2),
-    "alone": ("family: gpt2, layers: 4, hidden: 384, heads: 6, vocab: 4096", 128, 16, 1),
+    "alone": ("family: gpt2, layers: 4, hidden: 384, heads: 6, ffn: 1536, vocab: 4096", 128, 16, 1),
 }
 
 

@@ -51,7 +51,7 @@ void DrawModel(Dice& dice, const PlanShape& shape, model::ModelSpec& m) {
   m.head_size = 2 * dice.Roll(1, 4);
   m.hidden = dice.Roll(3, 21);
   m.ffn = tensor * dice.Roll(1, 13);
-  m.vocab = tensor * dice.Roll(3, 12);
+  m.vocab = dice.Roll(3, 12) * (dice.Roll(0, 1) == 0 ? 1 : tensor);
   m.context = 48;
   m.tied_embeddings = dice.OneIn(2);
   m.initial_std = 0.1;
@@ -261,7 +261,6 @@ std::optional<Job> DrawJob(uint64_t seed) {
   shape.heads = job.model.heads;
   shape.kv_heads = job.model.kv_heads;
   shape.ffn = job.model.ffn;
-  shape.vocab = job.model.vocab;
   job.emit.prefill_chunk = 0;
   job.emit.tensor_chunks = dice.Roll(1, 3);
   job.plan.evaluate_batch = dice.Roll(0, 5);

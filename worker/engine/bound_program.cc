@@ -61,7 +61,8 @@ int64_t SmallestVocabulary(const program::ProgramSet& set) {
       if (op.kind != program::OpKind::kEmbeddingForward) continue;
       const auto lookup = ops::FromOp<ops::EmbeddingForward>(op);
       if (!lookup.ok()) continue;  // refused where it is bound
-      const int64_t rows = lookup->vocab * set.groups.of(lookup->group);
+      const int64_t rows =
+          lookup->whole > 0 ? lookup->whole : lookup->vocab * set.groups.of(lookup->group);
       vocabulary = vocabulary == 0 ? rows : std::min(vocabulary, rows);
     }
   }

@@ -11,9 +11,11 @@ LogicalRange RangeOf(const program::TensorSpec& tensor, int part, int64_t flat_b
   LogicalRange range{.name = tensor.logical_name(part), .shape = tensor.logical_shape(part)};
   checkpoint::Box box = checkpoint::WholeBox(range.shape);
   if (tensor.cut.ways > 1) {
-    int64_t& extent = box.extent[tensor.cut.dimension];
-    extent /= tensor.cut.ways;
-    box.offset[tensor.cut.dimension] = cut_index * extent;
+    const int dimension = tensor.cut.dimension;
+    const int64_t share = (box.extent[dimension] + tensor.cut.padding) / tensor.cut.ways;
+    box.offset[dimension] = cut_index * share;
+    box.extent[dimension] =
+        dimension == 0 && tensor.cut.padding > 0 ? tensor.held_rows(cut_index) : share;
     range.box = box;
   }
   range.end = box.elements();
@@ -31,8 +33,8 @@ std::vector<LogicalRange> LogicalRanges(const program::ParameterSet& set, int64_
     for (int part = 0; part < tensor.part_count(); ++part) {
       LogicalRange range = RangeOf(tensor, part, flat, cut_index);
       const int64_t origin = flat, first = std::max(begin, origin);
-      flat += range.end;
-      const int64_t last = std::min(end, flat);
+      const int64_t last = std::min(end, origin + range.end);
+      flat += tensor.parts.empty() ? tensor.elements() : range.end;
       if (first >= last) continue;
       range.begin = first - origin;
       range.end = last - origin;

@@ -47,5 +47,36 @@ TEST(LogicalRangesTest, EqualPartsOfTheLayoutCoverEveryElementOnce) {
   }
 }
 
+// 13 rows on two ranks, in shares of 8: the last three rows of the second are no one's.
+TEST(LogicalRangesTest, PaddingOfACutIsNoRange) {
+  program::ParameterSet set;
+  set.tensors = {{.name = "table",
+                  .shape = {program::ShareOf(13, 2), 3},
+                  .cut = {program::Group::kTensor, 0, 2, 3}},
+                 {.name = "norm", .shape = {4}}};
+  program::FlattenSet(set, 1);
+  for (const int64_t rank : {0, 1}) {
+    const std::vector<LogicalRange> ranges = LogicalRanges(set, 0, set.elements, rank);
+    ASSERT_EQ(ranges.size(), 2u);
+    EXPECT_EQ(ranges[0].shape, (std::vector<int64_t>{13, 3}));
+    EXPECT_EQ(ranges[0].box->offset, (std::vector<int64_t>{rank * 8, 0}));
+    EXPECT_EQ(ranges[0].box->extent, (std::vector<int64_t>{rank == 0 ? 8 : 5, 3}));
+    EXPECT_EQ(ranges[0].end, rank == 0 ? 24 : 15);
+    EXPECT_EQ(ranges[1].name, "norm");
+    EXPECT_EQ(ranges[1].flat_begin, set.tensors[1].offset);
+    int64_t elements = 0;
+    for (const program::ElementRun& run : ElementRuns(set, rank, 0, set.elements)) {
+      elements += run.count;
+      if (run.tensor == 0) {
+        EXPECT_EQ(run.first, rank * 24);
+      }
+    }
+    EXPECT_EQ(elements, ranges[0].end + 4);
+  }
+  const std::vector<LogicalRange> padding =
+      LogicalRanges(set, 15, set.tensors[1].offset, /*cut_index=*/1);
+  EXPECT_TRUE(padding.empty());
+}
+
 }  // namespace
 }  // namespace strata::worker

@@ -19,9 +19,9 @@ using program::TensorSpec;
 std::string Text(const TensorSpec& tensor) {
   const auto& [name, shape, initializer, decay, parts, cut, offset] = tensor;
   std::string text = absl::StrFormat(
-      "  tensor '%s' [%s] initial %d %.17g decay %d cut %s %d %d at %d", name,
+      "  tensor '%s' [%s] initial %d %.17g decay %d cut %s %d %d %d at %d", name,
       absl::StrJoin(shape, ","), static_cast<int>(initializer.kind), initializer.value, decay,
-      program::Name(cut.group), cut.dimension, cut.ways, offset);
+      program::Name(cut.group), cut.dimension, cut.ways, cut.padding, offset);
   for (const TensorSpec::Part& part : parts) {
     absl::StrAppend(&text, " '", part.name, "' ", part.rows);
   }

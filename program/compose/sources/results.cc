@@ -10,8 +10,8 @@
 
 namespace strata::program {
 
-Results::Results(const Stage& stage, const SetPlans& sets, int scalars)
-    : stage_(stage), sets_(sets), scalars_(scalars) {
+Results::Results(const Stage& stage, const SetPlans& sets, int scalars, const Operand& on_host)
+    : stage_(stage), sets_(sets), scalars_(scalars), on_host_(on_host) {
   losses_ = stage.assembler.AddTransient("losses", SlotClass::kBatch, column_bytes());
 }
 
@@ -97,15 +97,14 @@ void Results::GatherOver(Group group, const Operand& own, const Operand& whole,
       Purpose::kReduce, Stream::kGradients, label, own, whole, stage_.plan.scratch);
 }
 
-Operand Results::ToHost(const std::string& what, const Operand& from) {
-  const Operand to =
-      Whole(stage_.assembler.AddTransient(Slot{.name = absl::StrCat(what, " on the host"),
-                                               .tier = Tier::kHost,
-                                               .klass = SlotClass::kBatch,
-                                               .bytes = from.bytes}),
-            from.bytes);
-  stage_.assembler.Transfer(Stream::kEvict, Purpose::kReport, absl::StrCat(what, " to the host"),
-                            from, to);
+// Gradients that leave the device are in nobody's way: neither on the stream, which they fill until
+// the disk has taken them, nor in host memory that they pass through.
+Operand Results::ToHost(const std::string& what, const Operand& from, int64_t offset) {
+  Operand to = on_host_;
+  to.offset += offset;
+  to.bytes = from.bytes;
+  stage_.assembler.Transfer(Stream::kUpdateEvict, Purpose::kReport,
+                            absl::StrCat(what, " to the host"), from, to);
   return to;
 }
 
@@ -120,7 +119,8 @@ Operand Results::CompleteNorms() {
             cut ? "sum norms of cut sets over stages" : "sum norms over stages");
   }
   GatherOver(stage_.norm_group(), OwnNorms(0, columns()), Whole(norms_, bytes), "gather norms");
-  return stage_.plan.on_device() ? ToHost("norms", Whole(norms_, bytes)) : Whole(norms_, bytes);
+  return stage_.plan.on_device() ? ToHost("norms", Whole(norms_, bytes), column_bytes())
+                                 : Whole(norms_, bytes);
 }
 
 void Results::Finish() {
@@ -131,7 +131,7 @@ void Results::Finish() {
   own.partial = 0;
   Operand losses = Whole(losses_, column_bytes());
   GatherOver(Group::kData, own, losses, "gather losses");
-  if (stage_.plan.on_device()) losses = ToHost("losses", losses);
+  if (stage_.plan.on_device()) losses = ToHost("losses", losses, 0);
   const int64_t sets = norms_ >= 0 ? columns() : 0;
   std::vector<Operand> operands{losses,
                                 {.slot = scalars_, .bytes = ScalarOffset(Scalar::kLoss)},

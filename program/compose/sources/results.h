@@ -16,8 +16,12 @@ namespace strata::program {
 
 class Results {
  public:
-  // Of the program begun last. `scalars`: the host's slot.
-  Results(const Stage& stage, const SetPlans& sets, int scalars);
+  // Of the program begun last. `scalars`: the host's slot; `on_host`: of HostBytes, where the
+  // finish reads losses and norms that are made on a device.
+  Results(const Stage& stage, const SetPlans& sets, int scalars, const Operand& on_host);
+  static int64_t HostBytes(const Stage& stage, const SetPlans& sets) {
+    return (1 + sets.columns) * stage.leaves.rows() * 8;
+  }
 
   // This rank's own rows are zeroed where not everything is written.
   void Begin(bool norms);
@@ -43,13 +47,15 @@ class Results {
   Operand OwnNorms(int64_t first, int64_t end) const;
   Operand OwnNormsOf(bool cut) const;
   Operand CompleteNorms();
-  Operand ToHost(const std::string& what, const Operand& from);
+  // `offset`: of `on_host_`.
+  Operand ToHost(const std::string& what, const Operand& from, int64_t offset);
   void SumOver(Group group, Operand place, const std::string& label);
   void GatherOver(Group group, const Operand& own, const Operand& whole, const std::string& label);
 
   const Stage& stage_;
   const SetPlans& sets_;
   const int scalars_;
+  const Operand on_host_;
   int losses_ = -1;
   int norms_ = -1;  // none: the program has no gradients
 };

@@ -14,10 +14,12 @@ kernels::LossShape LossShapeOf(const Op& op) {
 
 template <typename Op>
 kernels::VocabularyPart PartOf(const OpReader& reader, const Op& op) {
+  const int64_t first = reader.IndexIn(op.group) * op.vocab;
   return {.rows = op.rows,
           .columns = op.vocab,
-          .first = reader.IndexIn(op.group) * op.vocab,
-          .softcap = static_cast<float>(op.softcap)};
+          .first = first,
+          .softcap = static_cast<float>(op.softcap),
+          .padding = ops::PaddingOf(op.vocab, first, op.whole)};
 }
 
 float GradientScale(const double* scalars) {

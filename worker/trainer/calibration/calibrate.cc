@@ -67,7 +67,7 @@ class Calibration {
     {
       device::ThreadPool pool(options_.threads);
       RETURN_IF_ERROR(
-          MeasureInterference(communicator_, world_, pool, options_.quick ? 0.02 : 0.5, profile));
+          MeasureInterference(communicator_, world_, pool, options_.quick ? 0.02 : 1.0, profile));
     }
     std::vector<ReferenceStep> steps = StepsOfOneRank(options_.threads, options_.quick);
     RETURN_IF_ERROR(MeasureOps(steps, nullptr, profile));

@@ -15,10 +15,12 @@ kernels::cuda::LossShape ShapeOf(const Op& op) {
 
 template <typename Op>
 kernels::cuda::VocabularyPart PartOf(const OpReader& reader, const Op& op) {
+  const int64_t first = reader.IndexIn(op.group) * op.vocab;
   return {.rows = op.rows,
           .columns = op.vocab,
-          .first = reader.IndexIn(op.group) * op.vocab,
-          .softcap = static_cast<float>(op.softcap)};
+          .first = first,
+          .softcap = static_cast<float>(op.softcap),
+          .padding = ops::PaddingOf(op.vocab, first, op.whole)};
 }
 
 // Of the rows' losses, before they are summed.
