@@ -27,9 +27,7 @@ std::string DigestOf(const void* bytes, size_t size) {
   return digester.Finish();
 }
 
-Digester::Digester() : state_(std::make_unique<DigestState>()) {
-  XXH3_128bits_reset(state_->xxh);
-}
+Digester::Digester() : state_(std::make_unique<DigestState>()) { XXH3_128bits_reset(state_->xxh); }
 Digester::~Digester() = default;
 void Digester::Add(const void* bytes, size_t size) { Update(state_->xxh, bytes, size); }
 std::string Digester::Finish() const {

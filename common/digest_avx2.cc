@@ -1,8 +1,8 @@
 // Compiled with -mavx2: nothing here but the header's static functions, which stay in this file.
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/digest_avx2.h"
+
+#include <xxhash.h>
 
 namespace strata::common {
 

@@ -1,4 +1,5 @@
-// XXH3's loop for processors with AVX2: the library is built for the oldest x86-64, at half the speed.
+// XXH3's loop for processors with AVX2: the library is built for the oldest x86-64, at half the
+// speed.
 #ifndef STRATA_COMMON_DIGEST_AVX2_H_
 #define STRATA_COMMON_DIGEST_AVX2_H_
 

@@ -161,6 +161,10 @@ double TokensOfPass(const FitRequest& request, const Degrees& degrees) {
   return D(train.micro_batch() * train.sequence()) / degrees.context;
 }
 
+double VocabularyShare(int64_t vocab, const Degrees& degrees) {
+  return D(program::ShareOf(vocab, static_cast<int64_t>(degrees.tensor)));
+}
+
 // Of logits that exist at once.
 double LogitRows(double tokens, double vocab) {
   return std::min(tokens, std::max(kLeastLogitRows, D(kLogitBytes) / (4 * vocab)));
@@ -188,7 +192,7 @@ void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& 
   filling.Add(ByteClass::kActivations, (full ? boundary : kept) * layers + boundary,
               request.job.memory().place().activations());
   filling.Add(ByteClass::kWorkspace, kept);
-  const double vocab = D(program::ShareOf(model.spec.vocab, degrees.tensor));
+  const double vocab = VocabularyShare(model.spec.vocab, degrees);
   const double rows = model.kind == Kind::kVision || model.kind == Kind::kPlain
                           ? D(train.micro_batch())
                           : LogitRows(tokens, vocab);
@@ -214,7 +218,7 @@ void AddDecoding(const FitRequest& request, const Numbers& n, const Degrees& deg
   filling.Add(ByteClass::kWorkspace, KeptPerToken(request.model, n) *
                                          std::min(kPrefillRows, D(train.sequence())) * sequences /
                                          degrees.tensor);
-  filling.Add(ByteClass::kLogits, 4 * sequences * D(program::ShareOf(s.vocab, degrees.tensor)));
+  filling.Add(ByteClass::kLogits, 4 * sequences * VocabularyShare(s.vocab, degrees));
 }
 
 }  // namespace
@@ -242,7 +246,8 @@ std::string WhyNoProgram(const FitRequest& request) {
   if (request.job.train().precision() == TrainSpec::PRECISION_FP8) return "fp8 is not built yet";
   const Degrees degrees = DegreesOf(parallel);
   const double tokens = TokensOfPass(request, degrees);
-  if (tokens / LogitRows(tokens, D(request.model.spec.vocab) / degrees.tensor) > kMostLogitParts) {
+  if (tokens / LogitRows(tokens, VocabularyShare(request.model.spec.vocab, degrees)) >
+      kMostLogitParts) {
     return absl::StrCat("the program of passes of ", tokens, " tokens would be too long");
   }
   return "";
