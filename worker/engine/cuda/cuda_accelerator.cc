@@ -89,13 +89,16 @@ absl::StatusOr<std::unique_ptr<CudaAccelerator>> CudaAccelerator::Create(
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::cuda::MatmulLibrary> products,
                    kernels::cuda::MatmulLibrary::Create());
   return std::unique_ptr<CudaAccelerator>(
-      new CudaAccelerator(std::move(device), std::move(products), communicator));
+      new CudaAccelerator(ordinal, std::move(device), std::move(products), communicator));
 }
 
-CudaAccelerator::CudaAccelerator(std::unique_ptr<device::CudaDevice> device,
+CudaAccelerator::CudaAccelerator(int ordinal, std::unique_ptr<device::CudaDevice> device,
                                  std::unique_ptr<kernels::cuda::MatmulLibrary> products,
                                  collectives::NcclCommunicator* communicator)
-    : device_(std::move(device)), products_(std::move(products)), communicator_(communicator) {}
+    : device_(std::move(device)),
+      unified_(ordinal),
+      products_(std::move(products)),
+      communicator_(communicator) {}
 
 CudaAccelerator::~CudaAccelerator() {
   for (const auto& [stream, scratch] : scratch_) {
