@@ -257,6 +257,7 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   if (part.has_value()) {
     // The host's and the disks' rates are the device's.
     part->network.host_rate = machine.network.host_rate;
+    part->network.page_rate = machine.network.page_rate;
     part->network.disk_rate = machine.network.disk_rate;
     machine.network = part->network;
     loaded.network = absl::StrCat("links up to ", part->widest);

@@ -54,7 +54,8 @@ std::string Recompute(const v1::RecomputeSpec& recompute) {
 // "host", or "host 0.6 ssd 0.4"; empty: all of it on the device.
 std::string Place(const v1::TierShares& shares) {
   std::string text;
-  const std::pair<const char*, double> away[] = {{"host", shares.host()}, {"ssd", shares.ssd()}};
+  const std::pair<const char*, double> away[] = {
+      {"unified", shares.unified()}, {"host", shares.host()}, {"ssd", shares.ssd()}};
   for (const auto& [tier, share] : away) {
     if (share <= 0) continue;
     absl::StrAppend(&text, text.empty() ? "" : " ", tier,

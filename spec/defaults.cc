@@ -190,7 +190,9 @@ void MemoryDefaults(strata::v1::MemorySpec& memory) {
   strata::v1::PlaceSpec& place = *memory.mutable_place();
   for (strata::v1::TierShares* shares : {place.mutable_parameters(), place.mutable_gradients(),
                                          place.mutable_optimizer(), place.mutable_activations()}) {
-    if (!shares->has_device() && !shares->has_host() && !shares->has_ssd()) shares->set_device(1);
+    const bool given =
+        shares->has_device() || shares->has_host() || shares->has_ssd() || shares->has_unified();
+    if (!given) shares->set_device(1);
   }
   strata::v1::StreamSpec& stream = *memory.mutable_stream();
   if (!stream.has_resident() && !stream.has_moved()) stream.set_automatic(true);

@@ -55,7 +55,8 @@ TEST(Memory, WhatCannotBeIsRefusedAtItsKey) {
       {"{place: {optimizer: ssd}}", "memory.place.optimizer: has bytes on ssd"},
       {"{place: {optimizer: {device: 0.4, host: 0.5}}}", "fractions sum to 0.9, not to 1"},
       {"{place: {optimizer: {device: 1.5, host: -0.5}}}", "not 1.5"},
-      {"{place: {parameters: tape}}", "unknown tier tape (the tiers are device, host, ssd)"},
+      {"{place: {parameters: tape}}",
+       "unknown tier tape (the tiers are device, host, ssd, unified)"},
       {"{device: plenty}", "memory.device: must be a size such as 64GiB: plenty"},
       {"{device: 0}", "memory.device: must be at least 1, not 0"},
       {"{ssd: [{path: /a}]}", "memory.ssd[0]: size is missing"},
@@ -70,6 +71,33 @@ TEST(Memory, WhatCannotBeIsRefusedAtItsKey) {
               HasSubstr("parallel.update_policy: spooled gradients wait on host or ssd"));
   EXPECT_THAT(ReadSet({"parallel.spool=bf16"}).told,
               HasSubstr("parallel.spool: nothing is spooled"));
+}
+
+TEST(Memory, UnifiedIsATierOfGpus) {
+  const std::vector<std::string> gpu = {"resources.device=gpu",
+                                        "memory={place: {parameters: unified, optimizer: {device: "
+                                        "0.25, unified: 0.75}}}"};
+  const Outcome read = ReadSet(gpu);
+  ASSERT_EQ(read.told, "");
+  const strata::v1::PlaceSpec& place = read.file.job.memory().place();
+  EXPECT_EQ(place.parameters().unified(), 1);
+  EXPECT_FALSE(place.parameters().has_device());
+  EXPECT_EQ(place.optimizer().unified(), 0.75);
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{gpu[1], "resources.device=cpu"},
+       "memory.place.parameters: unified memory is a GPU's, and the job computes on the CPU"},
+      {{gpu[0], "memory={place: {gradients: unified}}"},
+       "memory.place.gradients: gradients have no place in unified memory"},
+      {{gpu[0], gpu[1], "parallel.update_policy=speculative"},
+       "memory.place.optimizer: speculative updates keep two versions"},
+      {{gpu[0], "memory={place: {parameters: unified, optimizer: host}}"},
+       "memory.place.parameters: the device updates parameters in unified memory"},
+      {{gpu[0], gpu[1], "parallel.shard=zero1"},
+       "memory.place.parameters: parameters in unified memory are whole on every rank"},
+  };
+  for (const auto& [settings, says] : cases) {
+    EXPECT_THAT(ReadSet(settings).told, HasSubstr(says)) << says;
+  }
 }
 
 // As a command's flag gives it.

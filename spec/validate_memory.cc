@@ -40,7 +40,7 @@ class MemoryValidator {
     for (const auto& [name, shares] : Classes()) {
       const std::string at = absl::StrCat("memory.place.", name);
       if (problems_.Concerns(at)) continue;
-      const double sum = shares->device() + shares->host() + shares->ssd();
+      const double sum = shares->device() + shares->host() + shares->ssd() + shares->unified();
       if (std::abs(sum - 1) > 1e-9) {
         Report(at, absl::StrCat("fractions sum to ", ShortestNumber(sum), ", not to 1"),
                "all bytes of the class have a place, such as {device: 0.4, host: 0.6}");
@@ -49,6 +49,31 @@ class MemoryValidator {
         Report(at, "has bytes on ssd, and memory.ssd names no directory",
                "give memory.ssd: [{path: DIR, size: 100GiB}], or another tier");
       }
+      if (shares->unified() > 0) Unified(name, at);
+    }
+  }
+
+  // What is in unified memory is kept in one version, whole on the rank, and only where kernels
+  // compute on a device.
+  void Unified(const std::string& name, const std::string& at) {
+    const std::string& device = job_.resources().device();
+    if (device.empty() || device == "cpu") {
+      Report(at, "unified memory is a GPU's, and the job computes on the CPU",
+             "use host, or resources.device: gpu");
+    } else if (name == "gradients" || name == "activations") {
+      Report(at, absl::StrCat(name, " have no place in unified memory"),
+             "use host: what is written once and read once is copied as fast as pages move");
+    } else if (job_.parallel().update_policy() == ParallelSpec::UPDATE_POLICY_SPECULATIVE) {
+      Report(at, "speculative updates keep two versions of state, unified memory one",
+             "use parallel.update_policy: deferred, or host");
+    } else if (const TierShares& state = memory_.place().optimizer();
+               name == "parameters" && state.host() + state.ssd() > 0) {
+      Report(at,
+             "the device updates parameters in unified memory, and some state is on host or ssd",
+             "use memory.place.optimizer: unified, or parameters: host");
+    } else if (name == "parameters" && job_.parallel().shard() > ParallelSpec::SHARD_NONE) {
+      Report(at, "parameters in unified memory are whole on every rank",
+             "use parallel.shard: none, or host");
     }
   }
 

@@ -119,10 +119,11 @@ std::string ValueOf(const Message& section) {
     return stream->automatic() ? "auto" : "";
   }
   if (const auto* shares = dynamic_cast<const strata::v1::TierShares*>(&section)) {
-    return shares->device() == 1 ? "device"
-           : shares->host() == 1 ? "host"
-           : shares->ssd() == 1  ? "ssd"
-                                 : "";
+    return shares->device() == 1    ? "device"
+           : shares->host() == 1    ? "host"
+           : shares->ssd() == 1     ? "ssd"
+           : shares->unified() == 1 ? "unified"
+                                    : "";
   }
   if (const auto* recompute = dynamic_cast<const strata::v1::RecomputeSpec*>(&section)) {
     return recompute->has_mode()

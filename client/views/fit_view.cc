@@ -73,12 +73,12 @@ Json ParallelJson(const ParallelSpec& parallel) {
 }
 
 void AddShares(const char* key, const v1::TierShares& shares, Json& place) {
-  if (shares.host() == 1 || shares.ssd() == 1) {
-    place[key] = shares.host() == 1 ? "host" : "ssd";
-  } else if (shares.host() + shares.ssd() > 0) {
-    place[key] = {{"device", 1 - shares.host() - shares.ssd()},
-                  {"host", shares.host()},
-                  {"ssd", shares.ssd()}};
+  const double away = shares.host() + shares.ssd() + shares.unified();
+  if (shares.host() == 1 || shares.ssd() == 1 || shares.unified() == 1) {
+    place[key] = shares.host() == 1 ? "host" : shares.ssd() == 1 ? "ssd" : "unified";
+  } else if (away > 0) {
+    place[key] = {{"device", 1 - away}, {"host", shares.host()}, {"ssd", shares.ssd()}};
+    if (shares.unified() > 0) place[key]["unified"] = shares.unified();
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // Figures of an H100 SXM as the CUDA C++ Programming Guide's table of compute capability 9.0 has
 // them; what a kernel's shape may depend on.
-cudaError_t AttributeOf(const Runtime&, cudaDeviceAttr attribute, int* value) {
+cudaError_t AttributeOf(const Runtime& runtime, cudaDeviceAttr attribute, int* value) {
   switch (attribute) {
     case cudaDevAttrMaxThreadsPerBlock:
       *value = 1024;
@@ -46,10 +46,14 @@ cudaError_t AttributeOf(const Runtime&, cudaDeviceAttr attribute, int* value) {
     case cudaDevAttrConcurrentKernels:
       *value = 1;
       break;
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
+      *value = runtime.machine().options.managed_memory ? 1 : 0;
+      break;
     case cudaDevAttrComputeCapabilityMinor:
     case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrManagedMemory:
     case cudaDevAttrPageableMemoryAccess:
+    case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
       *value = 0;
       break;
     default:

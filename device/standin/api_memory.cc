@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/standin/access.h"
+#include "device/standin/managed.h"
 #include "device/standin/runtime.h"
 
 namespace strata::standin {
@@ -48,7 +49,7 @@ class SourceWatch {
   // The pinned memory that is read as one piece; null: other memory.
   const Region* Find() const {
     const Region* const region = runtime_.machine().memory.Find(AddressOf(from_));
-    const bool watched = region != nullptr && region->kind != Region::Kind::kDevice &&
+    const bool watched = region != nullptr && region->kind >= Region::Kind::kPinned &&
                          region->Holds(AddressOf(from_), bytes_) &&
                          runtime_.machine().options.check;
     return watched ? region : nullptr;
@@ -139,8 +140,15 @@ cudaError_t FillOn(Runtime& runtime, void* to, int value, size_t bytes, Stream& 
   if (bytes == 0) return cudaSuccess;
   if (machine.memory.Find(AddressOf(to)) == nullptr) return cudaErrorInvalidValue;
   runtime.Enqueue(stream, "a fill", [&machine, to, value, bytes](OperationId id) {
+    Region* const region = machine.memory.Find(AddressOf(to));
     std::byte* const at = Reach(machine, id, to, bytes, true);
-    if (at != nullptr) std::memset(at, value, bytes);
+    if (at == nullptr) return;
+    // Fills are kernels, copies are not.
+    if (region != nullptr) {
+      UsePages(machine, *region, AddressOf(to), bytes, machine.operations.DeviceOf(id),
+               AccessorOf(id));
+    }
+    std::memset(at, value, bytes);
   });
   return cudaSuccess;
 }
@@ -406,8 +414,11 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
       attributes->hostPointer = address;
       return cudaSuccess;
     }
+    const bool managed = region->kind == Region::Kind::kManaged;
     const bool device = region->kind == Region::Kind::kDevice;
-    attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->type = managed  ? cudaMemoryTypeManaged
+                       : device ? cudaMemoryTypeDevice
+                                : cudaMemoryTypeHost;
     attributes->device = device ? region->device : 0;
     attributes->devicePointer = address;
     attributes->hostPointer = device ? nullptr : address;

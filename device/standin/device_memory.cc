@@ -50,7 +50,7 @@ Region* DeviceMemory::Insert(Region::Kind kind, int device, uint64_t begin, uint
                              std::byte* data) {
   // The host's writes to its own memory are not seen: there, nothing counts as never written.
   const bool of_host = kind != Region::Kind::kDevice;
-  std::string name = of_host ? "pinned" : "global";
+  std::string name = kind == Region::Kind::kManaged ? "managed" : of_host ? "pinned" : "global";
   name += " #" + std::to_string(++count_);
   if (device > 0) name += " of device " + std::to_string(device);
   auto& region = regions_[begin];
@@ -72,6 +72,31 @@ Region* DeviceMemory::Allocate(uint64_t bytes, int device) {
   return Insert(Region::Kind::kDevice, device, arena_ + offset, bytes, access_ + offset);
 }
 
+// Its pages are nobody else's.
+Region* DeviceMemory::AllocateManaged(uint64_t bytes) {
+  const uint64_t first = (arena_ + next_ + kManagedPage - 1) / kManagedPage * kManagedPage;
+  const uint64_t count = (kSkew + bytes + kManagedPage - 1) / kManagedPage;
+  if ((count + 1) * kManagedPage > kArenaBytes - (first - arena_)) return nullptr;
+  next_ = first - arena_ + count * kManagedPage + kPage;  // and a page between
+  for (uint64_t page = 0; page < count; ++page) AllowHost(first + page * kManagedPage, true);
+  const uint64_t begin = first + kSkew;
+  Region* const region =
+      Insert(Region::Kind::kManaged, 0, begin, bytes, access_ + (begin - arena_));
+  region->pages = std::make_unique<ManagedPages>(
+      ManagedPages{"residency of " + region->name + ", page", std::vector<int>(count, kOnHost),
+                   std::vector<OperationId>(count, kNever), Shadow(count, true)});
+  return region;
+}
+
+void DeviceMemory::MovePage(Region& region, uint64_t page, int to) {
+  int& on = region.pages->on[page];
+  if (on == to) return;
+  if (on != kOnHost) used_bytes_[on] -= static_cast<int64_t>(kManagedPage);
+  if (to != kOnHost) used_bytes_[to] += static_cast<int64_t>(kManagedPage);
+  on = to;
+  AllowHost((region.begin / kManagedPage + page) * kManagedPage, to == kOnHost);
+}
+
 Region* DeviceMemory::AllocatePinned(uint64_t bytes) {
   void* const data = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage + kPage);
   STRATA_CHECK(data != nullptr);
@@ -87,11 +112,17 @@ Region* DeviceMemory::Register(void* begin, uint64_t bytes) {
 
 bool DeviceMemory::Free(uint64_t begin, bool device) {
   const auto found = regions_.find(begin);
-  if (found == regions_.end() || (found->second->kind == Region::Kind::kDevice) != device) {
-    return false;
-  }
-  const Region& region = *found->second;
-  if (device) {
+  if (found == regions_.end()) return false;
+  Region& region = *found->second;
+  const bool managed = region.kind == Region::Kind::kManaged;
+  if ((managed || region.kind == Region::Kind::kDevice) != device) return false;
+  if (managed) {
+    for (uint64_t page = 0; page < region.pages->on.size(); ++page) {
+      MovePage(region, page, kOnHost);
+      ForbidHost((begin / kManagedPage + page) * kManagedPage);
+    }
+    freed_[begin] = {region.bytes, region.name};
+  } else if (device) {
     used_bytes_[region.device] -= static_cast<int64_t>(region.bytes);
     freed_[begin] = {region.bytes, region.name};
     const uint64_t offset = (begin - arena_) / kPage * kPage;

@@ -32,6 +32,8 @@ const char* NameOf(FindingKind kind) {
       return "host function";
     case FindingKind::kHostWrite:
       return "host write";
+    case FindingKind::kPageFault:
+      return "page fault";
     case FindingKind::kCollective:
       return "collective";
     case FindingKind::kUnsupported:

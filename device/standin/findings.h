@@ -30,6 +30,7 @@ enum class FindingKind : uint8_t {
   kDefaultStream,     // an operation on stream 0
   kHostFunction,      // a host function called the runtime
   kHostWrite,         // the host changed pinned memory that a copy had yet to read
+  kPageFault,         // managed memory, touched on the side where its page is not
   kCollective,        // members of a communicator disagree, or one is not used as NCCL asks
   kUnsupported,       // the stand-in does not know it: nothing is said of what follows
 };

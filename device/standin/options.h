@@ -32,7 +32,12 @@ struct Options {
   // NCCL's ranks are processes of one machine, not threads of this one.
   bool ranks_are_processes = false;
   int64_t device_bytes = int64_t{1} << 30;  // of each
-  int64_t instruction_limit = 50'000'000;   // of a block, counted by warp: more is a finding
+  // Whether devices have managed memory that the host may touch while they work.
+  bool managed_memory = true;
+  // Of managed memory: a page that is touched on the other side comes by itself, and is counted.
+  // Without, it is a finding, too.
+  bool allow_page_faults = false;
+  int64_t instruction_limit = 50'000'000;  // of a block, counted by warp: more is a finding
   // Of a host thread that waits for what other threads' devices must do: when nothing has happened
   // for so long, it is a deadlock.
   double patience_seconds = 30;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/standin/fat_binary.h"
+#include "device/standin/managed.h"
 
 namespace strata::standin {
 namespace {
@@ -191,6 +192,7 @@ cudaError_t Begin(Runtime& runtime, const char* name, InCapture in_capture) {
                                       absl::StrCat("a host function calls ", name));
     return cudaErrorNotPermitted;
   }
+  JudgeHostFaults(runtime.machine());
   if (runtime.faults().sticky() != cudaSuccess) return runtime.faults().sticky();
   if (const cudaError_t error = runtime.faults().CountCall(name); error != cudaSuccess)
     return error;

@@ -1,5 +1,6 @@
 #include "device/standin/standin.h"
 
+#include "device/standin/managed.h"
 #include "device/standin/runtime.h"
 
 namespace strata::standin {
@@ -8,7 +9,9 @@ void Reset(const Options& options) { Runtime::Reset(options); }
 
 std::vector<Finding> TakeFindings() {
   const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
-  return Runtime::Get().machine().findings.Take();
+  Machine& machine = Runtime::Get().machine();
+  JudgeHostFaults(machine);
+  return machine.findings.Take();
 }
 
 void FailOperation(int64_t count, cudaError_t error) {
@@ -23,7 +26,9 @@ void FailCall(const std::string& function, int64_t count, cudaError_t error) {
 
 Counters GetCounters() {
   const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
-  return {Runtime::Get().machine().checker.accesses()};
+  Machine& machine = Runtime::Get().machine();
+  JudgeHostFaults(machine);
+  return {machine.checker.accesses(), machine.memory.page_moves()};
 }
 
 }  // namespace strata::standin

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "device/standin/findings.h"
+#include "device/standin/managed_pages.h"
 #include "device/standin/options.h"
 
 namespace strata::standin {
@@ -40,6 +41,7 @@ void FailCall(const std::string& function, int64_t count, cudaError_t error);
 
 struct Counters {
   int64_t accesses;  // to memory, that were checked
+  PageMoves pages;   // of managed memory
 };
 Counters GetCounters();
 

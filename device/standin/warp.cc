@@ -7,6 +7,7 @@
 
 #include "device/standin/block.h"
 #include "device/standin/lane_math.h"
+#include "device/standin/managed.h"
 
 namespace strata::standin {
 namespace {
@@ -307,6 +308,7 @@ Place Warp::Resolve(const Instruction& in, Space space, uint64_t address, uint64
   if (region->kind == Region::Kind::kDevice && region->device != block_.device()) {
     return Nowhere(in, lane, bytes, "another device's " + machine_.memory.Locate(address));
   }
+  UsePages(machine_, *region, address, bytes, block_.device(), {StampOf(lane, in.site), &clock_});
   const uint64_t offset = address - region->begin;
   ++region->changes;  // perhaps
   return {region->data + offset, &region->shadow, offset, 0, &region->name};

@@ -105,9 +105,10 @@ class Filling {
 
   void Add(ByteClass c, double bytes) { Put(compute_, c, bytes); }
   void Add(ByteClass c, double bytes, const v1::TierShares& shares) {
-    Put(Tier::kHost, c, bytes * shares.host());
+    // Unified memory is at home on the host.
+    Put(Tier::kHost, c, bytes * (shares.host() + shares.unified()));
     Put(Tier::kSsd, c, bytes * shares.ssd());
-    Put(compute_, c, bytes * (1 - shares.host() - shares.ssd()));
+    Put(compute_, c, bytes * (1 - shares.host() - shares.unified() - shares.ssd()));
   }
   void Close() {
     for (TierBytes& tier : stage_.tiers) {
@@ -268,8 +269,8 @@ int64_t LeastComputeBytes(const FitRequest& request) {
     const double all =
         n.matrix * model.block_matrices() + n.other * (model.parameters() - model.block_matrices());
     const v1::TierShares& shares = request.job.memory().place().parameters();
-    return std::llround(activations + all * (1 - shares.host() - shares.ssd()) / degrees.tensor /
-                                          degrees.pipeline /
+    return std::llround(activations + all * (1 - shares.host() - shares.unified() - shares.ssd()) /
+                                          degrees.tensor / degrees.pipeline /
                                           degrees.of(v1::ParallelSpec::SHARD_ZERO3));
   }
   return std::llround(activations) + tier.of(ByteClass::kParameters) + tier.of(ByteClass::kMaster) +

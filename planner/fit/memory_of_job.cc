@@ -10,6 +10,7 @@
 #include "planner/fit/closed_form.h"
 #include "planner/fit/collective_scratch.h"
 #include "planner/job/job_plan.h"
+#include "program/ir/unified.h"
 #include "program/readers/memory.h"
 
 namespace strata::planner {
@@ -79,7 +80,12 @@ TierBytes TierOf(const ProgramSet& set, Tier tier, const program::TierMemory& me
     bytes.of(ByteClass::kLogits) += logits;
     bytes.of(ByteClass::kWorkspace) -= logits;
   }
-  bytes.of(ByteClass::kRounding) = memory.arena_bytes - memory.peak_bytes;
+  int64_t rest = memory.arena_bytes - memory.peak_bytes;
+  // Rooms of unified memory have bytes of their own, which the peak need not use.
+  const int64_t rooms = tier != Tier::kDevice ? 0 : memory.arena_bytes - UnifiedBegin(set, tier);
+  bytes.of(ByteClass::kStaging) += std::min(rooms, rest);
+  rest -= std::min(rooms, rest);
+  bytes.of(ByteClass::kRounding) = rest;
   return bytes;
 }
 

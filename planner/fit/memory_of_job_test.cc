@@ -67,6 +67,24 @@ TEST(MemoryOfJob, ClassesAddUpToTheArena) {
   }
 }
 
+// At home on the host, with room on the device for the ranges that are there at once.
+TEST(MemoryOfJob, StatesInUnifiedMemory_CountWhereTheyAreAtHomeAndTheirRoomsOnTheDevice) {
+  FitRequest request = RequestOf(OneBillion(), Method::kF32, Card(80'000'000'000), 2048);
+  const TierBytes before = OfRank0(request);
+  request.job.mutable_memory()->mutable_place()->mutable_optimizer()->set_unified(1);
+  const StageMemory stage = Read(request).of_rank(0);
+  const TierBytes& device = stage.tier(program::Tier::kDevice);
+  const TierBytes& host = stage.tier(program::Tier::kHost);
+  EXPECT_NEAR(GB(host, ByteClass::kOptimizer), 8.00, 0.01);
+  EXPECT_EQ(GB(device, ByteClass::kOptimizer), 0);
+  EXPECT_NEAR(GB(device, ByteClass::kParameters), 4.00, 0.005);
+  // Two moments of a range of 32 MiB each: while it is updated, the next comes and the last goes;
+  // and what packing loses.
+  EXPECT_GE(GB(device, ByteClass::kStaging), 2 * 0.0335);
+  EXPECT_LE(GB(device, ByteClass::kStaging), 4 * 2 * 0.0336);
+  EXPECT_LT(device.arena_bytes, before.arena_bytes - 7 * int64_t{1'000'000'000});
+}
+
 // Rows of the worked table: 16 bytes a parameter, 2 + 4 + 4 + 8 with a master beside 16 bits.
 TEST(MemoryOfJob, OfFullTrainingInF32_Is16BytesAParameter) {
   struct Row {

@@ -72,7 +72,7 @@ int64_t ChunksOf(const v1::TrainSpec& train, int64_t context, int64_t tensor) {
 }
 
 program::Place PlaceOf(const v1::TierShares& shares) {
-  return {.host = shares.host(), .ssd = shares.ssd()};
+  return {.host = shares.host(), .ssd = shares.ssd(), .unified = shares.unified()};
 }
 
 program::UpdatePolicy PolicyOf(v1::ParallelSpec::UpdatePolicy policy) {

@@ -33,6 +33,7 @@ struct Network {
   double network_rate = 0;
   double network_efficiency = 0.85;
   double host_rate = 0;  // PCIe or C2C
+  double page_rate = 0;  // of unified memory, each way
   double disk_rate = 0;  // of one device's share of its node's disks; 0: none
 };
 

@@ -23,6 +23,7 @@ inline Machine RoundMachine() {
                      .network_rate = 10e9,
                      .network_efficiency = 1,
                      .host_rate = 20e9,
+                     .page_rate = 10e9,
                      .disk_rate = 2e9};
   machine.software.pipeline_overlap = false;
   machine.software.data_overlap = false;

@@ -153,6 +153,11 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
     if (layout.sharding != Sharding::kReplicated) {
       elements /= static_cast<double>(layout.sharing());
     }
+    // Pages of states that come hide the way back of those before; gradients and parameters stay.
+    if (layout.unified) {
+      exposed += machine.network.page_rate > 0 ? elements * 12 / machine.network.page_rate : 0;
+      elements = 0;
+    }
     // Gradients leave in the last backward; the updated parameters come back after it.
     const double slowest = machine.network.disk_rate > 0 && layout.offload == Offload::kAll
                                ? machine.network.disk_rate

@@ -171,6 +171,24 @@ TEST(Step, OffloadedStatesCostWhatTheLinkDoesNotHide) {
   EXPECT_GT(Predict(RoundMachine(), layout).terms.offload, host);
 }
 
+// By PCIe pages of 12 bytes an element cost more than gradients that leave and weights that come; a
+// coherent link is another matter.
+TEST(Step, StatesInUnifiedMemoryCostTheirPages) {
+  LayoutChoice layout;
+  layout.data = 8;
+  layout.global_batch = 8;
+  layout.offload = Offload::kOptimizer;
+  const StepPrediction host = Predict(RoundMachine(), layout);
+  layout.unified = true;
+  Machine machine = RoundMachine();
+  const StepPrediction pages = Predict(machine, layout);
+  EXPECT_GT(pages.terms.offload, host.terms.offload);
+  machine.network.page_rate *= 20;
+  const StepPrediction coherent = Predict(machine, layout);
+  EXPECT_DOUBLE_EQ(coherent.terms.offload, pages.terms.offload / 20);
+  EXPECT_LT(coherent.terms.offload, host.terms.offload);
+}
+
 // Each changes one figure for the better.
 TEST(Step, BetterHardwareIsNeverSlower) {
   const std::vector<std::function<void(Machine&)>> betters = {

@@ -68,7 +68,7 @@ JobWords InJobWords(const LayoutChoice& layout) {
     words.parallel.emplace_back("recompute", "operators");
   if (layout.recompute == Recompute::kFull) words.parallel.emplace_back("recompute", "full");
   if (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll) {
-    words.memory.emplace_back("optimizer", "host");
+    words.memory.emplace_back("optimizer", layout.unified ? "unified" : "host");
   }
   if (layout.offload == Offload::kActivations || layout.offload == Offload::kAll) {
     words.memory.emplace_back("activations", "host");

@@ -7,7 +7,9 @@
 namespace strata::planner {
 namespace {
 
-bool IsAway(const v1::TierShares& shares) { return shares.host() > 0 || shares.ssd() > 0; }
+bool IsAway(const v1::TierShares& shares) {
+  return shares.host() > 0 || shares.ssd() > 0 || shares.unified() > 0;
+}
 
 std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
   const v1::ParallelSpec& parallel = job.parallel();
@@ -61,6 +63,7 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
                    : states              ? Offload::kOptimizer
                    : activations         ? Offload::kActivations
                                          : Offload::kNone;
+  layout.unified = place.optimizer().unified() > 0;
   return layout;
 }
 

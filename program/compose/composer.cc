@@ -200,10 +200,10 @@ class StageComposer {
   }
 
   bool UpdatesOnDevice() const {
-    return AnyRange([](const StateRange& range) { return range.home == Home::kDevice; });
+    return AnyRange([](const StateRange& range) { return Plan::UpdatesOnDevice(range.home); });
   }
   bool UpdatesOnHost() const {
-    return AnyRange([](const StateRange& range) { return range.home != Home::kDevice; });
+    return AnyRange([](const StateRange& range) { return !Plan::UpdatesOnDevice(range.home); });
   }
   template <typename Predicate>
   bool AnyRange(const Predicate& predicate) const {
@@ -292,6 +292,7 @@ class StageComposer {
                       absl::StrCat(Name(purpose), " ", graph_.layers[use.layer].name, " micro ",
                                    use.micro_batch),
                       [&](const Formal& formal) { return Bind(formal, use); });
+      parameters_->After(use_);
       activations_->After(use_);
       if (gradients_.has_value()) gradients_->After(use_);
       ++use_;

@@ -330,6 +330,9 @@ absl::StatusOr<std::vector<DecodePrograms>> BuildDecode(const LayerGraph& graph,
     return absl::InvalidArgumentError(
         absl::StrCat(stages, " stages for ", layers, " layers: each needs one of its own"));
   }
+  if (options.parameters.unified > 0) {
+    return absl::InvalidArgumentError("unified memory is for training: use host");
+  }
   LayerGraph flat = graph;
   for (ParameterSet& set : flat.sets) FlattenSet(set, 1);
   const std::vector<Part> parts = PartsOf(flat, stages);

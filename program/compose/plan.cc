@@ -18,11 +18,13 @@ std::vector<Home> HomesOf(const Place& place, const std::vector<int64_t>& bytes)
   std::vector<Home> homes(bytes.size(), Home::kDevice);
   if (!place.beyond_device()) return homes;
   const auto all = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
-  const double parts[] = {1 - place.host - place.ssd, place.host, place.ssd};
-  const int farthest = place.ssd > 0 ? 2 : 1;
+  const double parts[] = {1 - place.unified - place.host - place.ssd, place.unified, place.host,
+                          place.ssd};
+  const int farthest = place.ssd > 0 ? 3 : place.host > 0 ? 2 : 1;
   // What the nearest homes, up to each, have room for; what is farther takes the rest.
-  double room[] = {parts[0] * all, (parts[0] + parts[1]) * all, all};
-  double given[] = {0, 0, 0}, seen = 0;
+  double room[] = {parts[0] * all, (parts[0] + parts[1]) * all,
+                   (parts[0] + parts[1] + parts[2]) * all, all};
+  double given[] = {0, 0, 0, 0}, seen = 0;
   for (size_t unit = 0; unit < bytes.size(); ++unit) {
     if (bytes[unit] == 0) continue;
     const auto size = static_cast<double>(bytes[unit]);

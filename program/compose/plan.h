@@ -22,25 +22,28 @@ enum class ShardLevel : uint8_t { kNone, kOptimizer, kGradients, kParameters };
 enum class MicroOrder : uint8_t { kDepthFirst, kLayerFirst };
 
 // Where one parameter set's bytes of a class live, or what a layer's forward keeps for its
-// backward: where kernels compute; in host memory; or on SSD, behind a pool of host slabs
-// (Rajbhandari et al., "ZeRO-Infinity", SC 2021). Beyond the device they are present for their uses
-// only. No bit depends on it.
-enum class Home : uint8_t { kDevice, kHost, kSsd };
+// backward: where kernels compute; in unified memory, whose pages come to the device and go
+// (program/ir/unified.h); in host memory; or on SSD, behind a pool of host slabs (Rajbhandari et
+// al., "ZeRO-Infinity", SC 2021). Beyond the device they are present for their uses only. No bit
+// depends on it.
+enum class Home : uint8_t { kDevice, kUnified, kHost, kSsd };
 
-// Which part of a class of bytes has its home in host memory and on SSD; the device keeps the rest.
+// Which part of a class of bytes has its home in host memory, on SSD, and in unified memory; the
+// device keeps the rest.
 // Sets (of activations: layers) are kept whole: as many as do not exceed the device's part stay
 // there, spread evenly.
 struct Place {
-  double host = 0, ssd = 0;
+  double host = 0, ssd = 0, unified = 0;
 
-  bool beyond_device() const { return host + ssd > 0; }
+  bool beyond_device() const { return host + ssd + unified > 0; }
   bool operator==(const Place&) const = default;
 };
 
 struct Places {
   Place parameters;
-  Place gradients;    // what waits: partial sums, and whole ones for the update
-  Place optimizer;    // updates run where a set's state lives: on the device, or on the host
+  Place gradients;  // what waits: partial sums, and whole ones for the update
+  // Updates run where a set's state lives: on the device (also of unified memory), or on the host.
+  Place optimizer;
   Place activations;  // what forwards keep for backwards
 
   bool beyond_device() const {
@@ -49,6 +52,9 @@ struct Places {
   }
   bool uses_ssd() const {
     return parameters.ssd + gradients.ssd + optimizer.ssd + activations.ssd > 0;
+  }
+  bool uses_unified() const {
+    return parameters.unified + gradients.unified + optimizer.unified + activations.unified > 0;
   }
   bool operator==(const Places&) const = default;
 };
@@ -136,12 +142,14 @@ struct Plan {
   // Of what the process around the step gives and reads.
   Stream host_stream() const { return on_device() ? Stream::kHost : Stream::kCompute; }
   Tier TierOf(Home home) const {
-    return home == Home::kDevice ? tier : home == Home::kHost ? Tier::kHost : Tier::kSsd;
+    return home == Home::kDevice ? tier : home == Home::kSsd ? Tier::kSsd : Tier::kHost;
   }
-  // Where an update of state at home there runs, and on what.
-  Tier UpdateTier(Home state) const { return state == Home::kDevice ? tier : Tier::kHost; }
+  // Whether an update of state at home there runs where kernels compute, and on what.
+  static bool UpdatesOnDevice(Home state) {
+    return state == Home::kDevice || state == Home::kUnified;
+  }
   Stream UpdateStream(Home state) const {
-    return state == Home::kDevice ? Stream::kCompute : Stream::kUpdate;
+    return UpdatesOnDevice(state) ? Stream::kCompute : Stream::kUpdate;
   }
 
   // With one replica the shard group is the data group, and is called so.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "program/ir/unified.h"
 
 namespace strata::program {
 namespace {
@@ -46,6 +47,7 @@ class SetPlanner {
       : graph_(graph), plan_(plan), walk_(walk) {}
 
   absl::StatusOr<SetPlans> Run() {
+    if (plan_.places.uses_unified()) RETURN_IF_ERROR(CheckUnified());
     result_.stages.resize(walk_.stages);
     for (int r = 0; r < walk_.stages; ++r) result_.stages[r].stage = r;
     for (size_t v = 0; v < walk_.layers.size(); ++v) {
@@ -63,6 +65,27 @@ class SetPlanner {
   }
 
  private:
+  // Of what is kept in one version, whole, and at one address.
+  absl::Status CheckUnified() const {
+    const auto refuse = [](const char* what) {
+      return absl::InvalidArgumentError(absl::StrCat("unified memory ", what));
+    };
+    if (plan_.places.gradients.unified + plan_.places.activations.unified > 0) {
+      return refuse("is for parameters and optimizer state, not for gradients or activations");
+    }
+    if (plan_.update == UpdatePolicy::kSpeculative) {
+      return refuse("keeps one version of state, speculative updates need two: use deferred");
+    }
+    const Places& places = plan_.places;
+    if (places.parameters.unified > 0 && places.optimizer.host + places.optimizer.ssd > 0) {
+      return refuse("keeps parameters that the device updates: state is on device or unified");
+    }
+    if (places.parameters.unified > 0 && plan_.groups.shard > 1) {
+      return refuse("is for parameters that are whole on every rank: use shard none");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status AddLayer(StagePlan& stage, int layer) {
     const std::vector<int>& sets = graph_.layers[layer].sets;
     for (size_t i = 0; i < sets.size(); ++i) {
@@ -144,7 +167,9 @@ class SetPlanner {
   void AssignRanges(StagePlan& stage) const {
     int64_t most = std::numeric_limits<int64_t>::max();
     if (plan_.places.beyond_device()) {
-      most = common::RoundUp(plan_.most_range_bytes() / 4, kRangeElements);
+      // Ranges of weights in unified memory have pages of their own.
+      const int64_t multiple = plan_.places.parameters.unified > 0 ? kUnifiedPage : kRangeElements;
+      most = common::RoundUp(plan_.most_range_bytes() / 4, multiple);
     }
     std::vector<int64_t> states;
     for (SetPlan& set : stage.sets) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "program/ir/unified.h"
 #include "program/passes/check_set.h"
 #include "program/passes/dependencies.h"
 #include "program/passes/layout_template.h"
@@ -32,24 +33,53 @@ void AddFrames(ProgramSet& set, Program& program, Tier tier) {
   }
 }
 
-// What the tier has to hold: slots of others need no bytes.
-std::vector<Interval> InTier(std::vector<Interval> intervals, const Program& program, Tier tier) {
+// What of a tier is placed together: its arena, or what lies in unified memory, behind it.
+struct Area {
+  Tier tier;
+  bool unified;
+  bool Has(const Slot& slot) const { return slot.tier == tier && IsUnified(slot) == unified; }
+};
+
+// What the area has to hold: slots of others need no bytes.
+std::vector<Interval> InArea(std::vector<Interval> intervals, const Program& program,
+                             const Area& area) {
   for (size_t s = 0; s < program.slots.size(); ++s) {
-    if (program.slots[s].tier != tier) continue;
-    intervals[s].bytes = program.slots[s].bytes;
-    intervals[s].alignment = program.slots[s].alignment;
+    const Slot& slot = program.slots[s];
+    if (!area.Has(slot)) continue;
+    intervals[s].bytes = area.unified ? common::RoundUp(slot.bytes, slot.alignment) : slot.bytes;
+    intervals[s].alignment = slot.alignment;
   }
   return intervals;
 }
 
-void PlacePersistent(ProgramSet& set) {
-  set.placements.assign(set.slots.size(), {});
+// Nothing waits for pages that go back after an update, and no product hides their way: rooms would
+// be held to the program's end, all of them. They are for kAhead calls more, so that the next pages
+// come and the last ones go while a call uses its own.
+void FreeRoomsEarly(const Program& program, std::vector<Interval>& lifetimes) {
+  constexpr int64_t kAhead = 2;
+  std::vector<int> calls;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].stream == Stream::kCompute) calls.push_back(static_cast<int>(i));
+  }
+  for (Interval& lifetime : lifetimes) {
+    const auto next = std::upper_bound(calls.begin(), calls.end(), lifetime.last);
+    if (calls.end() - next < kAhead) continue;
+    lifetime.held = std::min(lifetime.held, next[kAhead - 1]);
+  }
+}
+
+std::vector<bool> SlotsWithTwoCopies(const ProgramSet& set) {
   std::vector<bool> two_copies(set.slots.size(), false);
   if (std::any_of(set.slots.begin(), set.slots.end(), [](const Slot& s) { return s.versioned; })) {
     for (const Program& program : set.programs) FindSlotsWithTwoCopies(set, program, two_copies);
   }
+  return two_copies;
+}
+
+void PlacePersistent(ProgramSet& set, const std::vector<bool>& two_copies, bool unified) {
   for (size_t s = 0; s < set.slots.size(); ++s) {
     const Slot& slot = set.slots[s];
+    if (IsUnified(slot) != unified) continue;
     Placement& placement = set.placements[s];
     placement.copies = two_copies[s] ? 2 : 1;
     int64_t& next = set.arena_bytes[static_cast<int>(slot.tier)];
@@ -59,19 +89,23 @@ void PlacePersistent(ProgramSet& set) {
   }
 }
 
-void PlaceTransient(ProgramSet& set, int horizon) {
+void PlaceTransient(ProgramSet& set, bool unified, int horizon) {
   const auto persistent = set.arena_bytes;
   for (Program& program : set.programs) {
-    program.placements.assign(program.slots.size(), {});
-    const std::vector<Interval> lifetimes = LifetimesOf(set, program, horizon);
+    const auto has_any = [&](const Slot& slot) { return IsUnified(slot) == unified; };
+    if (std::none_of(program.slots.begin(), program.slots.end(), has_any)) continue;
+    std::vector<Interval> lifetimes = LifetimesOf(set, program, horizon);
+    if (unified) FreeRoomsEarly(program, lifetimes);
+    int64_t alignment = kPageBytes;
+    for (const Slot& slot : program.slots) {
+      if (has_any(slot)) alignment = std::max(alignment, slot.alignment);
+    }
     for (int t = 0; t < kTierCount; ++t) {
-      const Packing packing = Pack(InTier(lifetimes, program, static_cast<Tier>(t)));
-      int64_t alignment = kPageBytes;
-      for (const Slot& slot : program.slots) alignment = std::max(alignment, slot.alignment);
+      const Area area{static_cast<Tier>(t), unified};
+      const Packing packing = Pack(InArea(lifetimes, program, area));
       const int64_t base = common::RoundUp(persistent[t], alignment);
       for (size_t s = 0; s < program.slots.size(); ++s) {
-        if (program.slots[s].tier == static_cast<Tier>(t))
-          program.placements[s].offset = base + packing.offsets[s];
+        if (area.Has(program.slots[s])) program.placements[s].offset = base + packing.offsets[s];
       }
       if (packing.bytes > 0)
         set.arena_bytes[t] = std::max(set.arena_bytes[t], base + packing.bytes);
@@ -87,8 +121,13 @@ absl::Status LayOut(ProgramSet& set, const LayoutOptions& options) {
   for (Template& tmpl : set.templates) LayOutTemplate(tmpl, set.groups, options.horizon_ops);
   set.arena_bytes = {};
   for (Program& program : set.programs) AddFrames(set, program, set.compute_tier);
-  PlacePersistent(set);
-  PlaceTransient(set, options.horizon_calls);
+  set.placements.assign(set.slots.size(), {});
+  for (Program& program : set.programs) program.placements.assign(program.slots.size(), {});
+  const std::vector<bool> two_copies = SlotsWithTwoCopies(set);
+  for (const bool unified : {false, true}) {
+    PlacePersistent(set, two_copies, unified);
+    PlaceTransient(set, unified, options.horizon_calls);
+  }
   for (Program& program : set.programs) AddDependencies(set, program);
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "device/queue_device.h"
+#include "device/unified_memory.h"
 #include "program/ir/op.h"
 #include "worker/engine/op_binding.h"
 
@@ -32,6 +33,7 @@ class Accelerator {
   virtual ~Accelerator() = default;
 
   virtual device::QueueDevice& device() = 0;
+  virtual device::UnifiedMemory& unified() = 0;
 
   // Binds an op, collectives apart; what is returned queues it, allocates nothing and waits for
   // nothing. Errors are those of worker::BindOp; Unimplemented also: an op that cannot be decided

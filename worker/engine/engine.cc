@@ -147,7 +147,9 @@ absl::Status Engine::Implementation::Open() {
   RETURN_IF_ERROR(MakeGroups());
   RETURN_IF_ERROR(MakePools());
   RETURN_IF_ERROR(MakePlans());
-  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, memory(), options_.fixed_arenas));
+  device::UnifiedMemory* unified = nullptr;
+  if (options_.accelerator != nullptr) unified = &options_.accelerator->unified();
+  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, memory(), unified, options_.fixed_arenas));
   RETURN_IF_ERROR(OpenQueues());
   if (!addresses_->IsHostAccessible(set_.slots[set_.scalars])) {
     return absl::InvalidArgumentError("the scalar block lies where the host cannot reach it");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
+#include "program/ir/unified.h"
 #include "worker/engine/bound_program.h"
 
 namespace strata::worker {
@@ -284,6 +285,7 @@ class ProgramBinder {
       return absl::InvalidArgumentError("a transfer has a source and a destination of one size");
     }
     if (IsOnSsd(action)) return BindSsdTransfer(action);
+    if (operands_[0].data == operands_[1].data && IsUnified(action)) return BindPrefetch(action);
     const BoundCopy copy{operands_[1].data, operands_[0].data, operands_[0].bytes};
     const bool decided = action.predicate.has_value();
     WorkKey key = KeyOf(decided ? 1 : 2, 0);
@@ -308,6 +310,31 @@ class ProgramBinder {
     }
     result_.copies.push_back(copy);
     return work = Entry(BoundWork::kCopy, result_.copies.size());
+  }
+
+  bool IsUnified(const Action& action) const {
+    const absl::Span<const Operand> operands = OwnOperands(action);
+    return std::all_of(operands.begin(), operands.end(), [this](const Operand& operand) {
+      const program::Slot* slot = SlotOf(operand);
+      return slot != nullptr && program::IsUnified(*slot);
+    });
+  }
+
+  // Whatever a scalar decides of it: the pages that came go back.
+  absl::StatusOr<BoundWork> BindPrefetch(const Action& action) {
+    device::QueueStream* const queue = QueueOf(action);
+    if (context_.accelerator == nullptr || queue == nullptr) {
+      return absl::InvalidArgumentError("prefetches unified memory without a queue of the device");
+    }
+    const bool fetch = SlotOf(OwnOperands(action)[1])->tier == program::Tier::kDevice;
+    const auto to = fetch ? device::Memory::kDevice : device::Memory::kHost;
+    WorkKey key = KeyOf(4, static_cast<uint64_t>(action.stream));
+    key.push_back(fetch ? 1 : 0);
+    if (const auto known = works_.find(key); known != works_.end()) return known->second;
+    return works_[std::move(key)] =
+               AddOp([unified = &context_.accelerator->unified(), queue, to, what = operands_[0]] {
+                 return unified->Prefetch(*queue, what.data, what.bytes, to);
+               });
   }
 
   absl::StatusOr<BoundWork> BindSsdTransfer(const Action& action) {

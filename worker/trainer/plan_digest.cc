@@ -91,7 +91,7 @@ std::string Text(const Plan& plan) {
       program::Name(tier));
   for (const program::Place& place :
        {places.parameters, places.gradients, places.optimizer, places.activations}) {
-    absl::StrAppendFormat(&text, "place %.17g %.17g\n", place.host, place.ssd);
+    absl::StrAppendFormat(&text, "place %.17g %.17g %.17g\n", place.host, place.ssd, place.unified);
   }
   absl::StrAppendFormat(&text, "types gradient %s,%s master %s scaling %d\n",
                         program::Name(gradient), program::Name(spool), program::Name(master),

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/standin/managed.h"
 #include "device/standin/number_formats.h"
 
 namespace strata::standin::cublaslt {
@@ -107,12 +108,14 @@ class Run {
   std::byte* Reach(uint64_t address, uint64_t bytes, Checker::Access access) {
     Region* const region = machine_.memory.Find(address);
     if (region == nullptr || !region->Holds(address, bytes) ||
-        region->kind != Region::Kind::kDevice) {
+        (region->kind != Region::Kind::kDevice && region->kind != Region::Kind::kManaged)) {
       machine_.checker.Report(
           FindingKind::kOutOfBounds, who_.stamp,
           std::to_string(bytes) + " bytes at " + machine_.memory.Locate(address) + ", accessed");
       return nullptr;
     }
+    UsePages(machine_, *region, address, bytes, machine_.operations.DeviceOf(who_.stamp.operation),
+             who_);
     const uint64_t offset = address - region->begin;
     if (machine_.options.check) {
       machine_.checker.Touch(region->shadow, offset, bytes, access, who_, {region->name});

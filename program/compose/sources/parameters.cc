@@ -26,6 +26,10 @@ void Parameters::Open(std::vector<Use> uses) {
   residency_ = PlanResidency(needs_, Budget());
   MoveTogether(stage_.plan.streaming.moved, needs_, residency_);
   places_.assign(residency_.fetches.size(), -1);
+  last_use_.assign(residency_.fetches.size(), -1);
+  for (size_t n = 0; n < needs_.size(); ++n) {
+    last_use_[residency_.fetch_of_need[n]] = needs_[n].use;  // they ascend
+  }
 }
 
 int64_t Parameters::Budget() const {
@@ -62,14 +66,30 @@ void Parameters::Before(int use) {
   }
 }
 
+void Parameters::After(int use) {
+  for (const int need : needs_of_use_[use]) {
+    const SetPlan& plan = *stage_.sets.Find(needs_[need].set);
+    const int fetch = residency_.fetch_of_need[need];
+    if (plan.parameters != Home::kUnified || last_use_[fetch] != use) continue;
+    const Need& first = needs_[residency_.fetches[fetch].need];
+    const int position = static_cast<int>(&plan - stage_.sets.sets.data());
+    transfers_.Move(Whole(places_[fetch], first.bytes), state_.Parameters(position),
+                    Purpose::kFetch, What(first));
+  }
+}
+
+std::string Parameters::What(const Need& need) const {
+  const SetPlan& plan = *stage_.sets.Find(need.set);
+  return absl::StrCat(stage_.SetOf(plan).name, " micro ", uses_[need.use].micro_batch);
+}
+
 int Parameters::Bring(const Need& need) {
   const SetPlan& plan = *stage_.sets.Find(need.set);
   const int position = static_cast<int>(&plan - stage_.sets.sets.data());
-  const std::string what =
-      absl::StrCat(stage_.SetOf(plan).name, " micro ", uses_[need.use].micro_batch);
+  const std::string what = What(need);
   const bool gathered = plan.parameter_parts > 1;
-  const int place = stage_.assembler.AddTransient(
-      absl::StrCat(gathered ? "gathered " : "fetched ", what), SlotClass::kParameters, need.bytes);
+  const int place = stage_.AddPlace(absl::StrCat(gathered ? "gathered " : "fetched ", what),
+                                    plan.parameters, SlotClass::kParameters, need.bytes);
   Operand own = state_.Parameters(position);
   if (plan.parameters != Home::kDevice) {
     const Operand to = gathered ? stage_.OwnPart(stage_.plan.shard_group(), place, need.bytes)

@@ -1,7 +1,8 @@
 // How a stage's parameters come to be present for a use. What is at home on the device, whole on
 // every rank, is bound where it lives. The rest comes into transient slots, as far ahead as
 // residency allows, once per stay: fetched from the host, or from SSD through a slab; gathered from
-// the ranks that each hold a part.
+// the ranks that each hold a part. Pages of unified memory come into rooms, and go back at the end
+// of each stay.
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_PARAMETERS_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_PARAMETERS_H_
 
@@ -25,6 +26,8 @@ class Parameters {
   void Open(std::vector<Use> uses);
   // Begins the fetches that come before this use.
   void Before(int use);
+  // Pages of unified memory that no later use needs where they are go back.
+  void After(int use);
   // `set`: position in StagePlan::sets.
   Operand Bind(int use, int set, int64_t bytes) const;
 
@@ -32,6 +35,7 @@ class Parameters {
   bool IsPresent(const SetPlan& plan) const {
     return plan.parameter_parts == 1 && plan.parameters == Home::kDevice;
   }
+  std::string What(const Need& need) const;
   // Returns the slot.
   int Bring(const Need& need);
   // Bytes that may be present at once.
@@ -52,7 +56,8 @@ class Parameters {
   std::vector<std::vector<int>> needs_of_use_;
   ResidencyPlan residency_;
   size_t next_fetch_ = 0;
-  std::vector<int> places_;  // per fetch: its slot
+  std::vector<int> places_;    // per fetch: its slot
+  std::vector<int> last_use_;  // likewise
 };
 
 }  // namespace strata::program

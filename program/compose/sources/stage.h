@@ -3,12 +3,14 @@
 #define STRATA_PROGRAM_COMPOSE_SOURCES_STAGE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/compose/assembler.h"
 #include "program/compose/plan.h"
 #include "program/compose/plan_sets.h"
 #include "program/compose/plan_walk.h"
+#include "program/ir/unified.h"
 
 namespace strata::program {
 
@@ -34,6 +36,16 @@ struct Stage {
   // Between which ranks the squares of gradients are divided.
   Group norm_group() const {
     return plan.shard == ShardLevel::kNone ? Group::kData : plan.shard_group();
+  }
+  // Where bytes at home there are while kernels work on them: of unified memory their room. A
+  // transient slot of the program begun last.
+  int AddPlace(std::string name, Home home, SlotClass klass, int64_t bytes) const {
+    return assembler.AddTransient(
+        Slot{.name = std::move(name),
+             .tier = assembler.tier(),
+             .klass = klass,
+             .bytes = bytes,
+             .alignment = home == Home::kUnified ? kUnifiedPage : kSlotAlignment});
   }
   // This rank's equal part of something that all ranks of the group have room for.
   Operand OwnPart(Group group, int slot, int64_t whole_bytes) const {

@@ -45,14 +45,15 @@ std::string State::Title(int set, int part) const {
 
 int State::AddSlot(const std::string& name, Home home, SlotClass klass, int64_t bytes,
                    bool versioned, std::string content) {
-  return stage_.assembler.AddPersistent(
-      Slot{.name = name,
-           .tier = stage_.plan.TierOf(home),
-           .klass = klass,
-           .bytes = bytes,
-           .alignment = home == Home::kSsd ? kSsdBlock : kSlotAlignment,
-           .versioned = versioned,
-           .content = std::move(content)});
+  return stage_.assembler.AddPersistent(Slot{.name = name,
+                                             .tier = stage_.plan.TierOf(home),
+                                             .klass = klass,
+                                             .bytes = bytes,
+                                             .alignment = home == Home::kSsd       ? kSsdBlock
+                                                          : home == Home::kUnified ? kUnifiedPage
+                                                                                   : kSlotAlignment,
+                                             .versioned = versioned,
+                                             .content = std::move(content)});
 }
 
 bool State::IsRead(int set, int part) const {

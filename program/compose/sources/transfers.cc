@@ -44,9 +44,9 @@ void Transfers::Open(int64_t slab_bytes) {
 
 Operand Transfers::Slab(int64_t bytes) { return Whole(slots_[next_++ % slots_.size()], bytes); }
 
-Tier Transfers::TierOf(const Operand& operand) const {
+const Slot& Transfers::SlotOf(const Operand& operand) const {
   const ProgramSet& set = stage_.assembler.set();
-  return set.slot(set.programs.back(), operand.slot).tier;
+  return set.slot(set.programs.back(), operand.slot);
 }
 
 void Transfers::Move(const Operand& from, const Operand& to, Purpose purpose,
@@ -62,6 +62,9 @@ void Transfers::Move(const Operand& from, const Operand& to, Purpose purpose,
     const bool fetch = target == Tier::kDevice;
     stage_.assembler.Transfer(fetch ? fetch_ : evict_, purpose,
                               absl::StrCat(fetch ? "fetch " : "stash ", what), from, to);
+    // Pages leave their room, so that even those who read there come first.
+    const bool leaves = source == Tier::kDevice && IsUnified(SlotOf(from));
+    if (leaves) stage_.assembler.last().operands[0].access = Access::kAccumulate;
   }
 }
 

@@ -31,9 +31,10 @@ class Transfers {
   void Move(const Operand& from, const Operand& to, Purpose purpose, const std::string& what);
   // For what the host works on.
   Operand Slab(int64_t bytes);
-  Tier TierOf(const Operand& operand) const;
+  Tier TierOf(const Operand& operand) const { return SlotOf(operand).tier; }
 
  private:
+  const Slot& SlotOf(const Operand& operand) const;
   void MoveThroughSlabs(const Operand& from, const Operand& to, Purpose purpose,
                         const std::string& what);
 

@@ -11,10 +11,13 @@ namespace {
 
 // Whether what is at home there is brought to where a range's state is updated.
 bool IsStaged(Home state, Home home) {
-  return home == Home::kSsd || (home == Home::kDevice) != (state == Home::kDevice);
+  const bool on_device = Plan::UpdatesOnDevice(state);
+  return home == Home::kSsd || home == Home::kUnified || (home == Home::kDevice) != on_device;
 }
 
-bool NeedsSlab(Home state, Home home) { return state != Home::kDevice && IsStaged(state, home); }
+bool NeedsSlab(Home state, Home home) {
+  return !Plan::UpdatesOnDevice(state) && IsStaged(state, home);
+}
 
 // Calls with each range of the stage, its set and the set's position.
 void ForRanges(const Stage& stage,
@@ -68,11 +71,12 @@ std::vector<SetUpdate::Range> SetUpdate::RangesOf(int set) const {
   return ranges;
 }
 
-Operand SetUpdate::Staged(const Range& range, const Operand& home, const std::string& what) {
-  if (range.home != Home::kDevice) return transfers_.Slab(home.bytes);
-  return Whole(stage_.assembler.AddTransient(absl::StrCat(what, " to update"), SlotClass::kStaging,
-                                             home.bytes),
-               home.bytes);
+Operand SetUpdate::Staged(const Range& range, Home from, const Operand& home,
+                          const std::string& what) {
+  if (!Plan::UpdatesOnDevice(range.home)) return transfers_.Slab(home.bytes);
+  return Whole(
+      stage_.AddPlace(absl::StrCat(what, " to update"), from, SlotClass::kStaging, home.bytes),
+      home.bytes);
 }
 
 std::vector<SetUpdate::Part> SetUpdate::PartsOf(const Range& range) {
@@ -81,7 +85,9 @@ std::vector<SetUpdate::Part> SetUpdate::PartsOf(const Range& range) {
     Part& added = parts.emplace_back(Part{state_.Held(range.set, range.index, part, 0), {}});
     const Home home = part == State::kParameters ? PlanOf(range.set).parameters : range.home;
     if (!IsStaged(range.home, home)) continue;
-    added.staged = Staged(range, added.home,
+    // Of unified memory, what is written comes, too.
+    added.is_brought = home == Home::kUnified || state_.IsRead(range.set, part);
+    added.staged = Staged(range, home, added.home,
                           absl::StrCat(state_.Title(range.set, part), " of ", NameOf(range.set)));
   }
   return parts;
@@ -89,7 +95,7 @@ std::vector<SetUpdate::Part> SetUpdate::PartsOf(const Range& range) {
 
 void SetUpdate::ReadParts(const Range& range, const std::vector<Part>& parts) {
   for (int part = 0; part < state_.parts(range.set); ++part) {
-    if (parts[part].staged.slot < 0 || !state_.IsRead(range.set, part)) continue;
+    if (parts[part].staged.slot < 0 || !parts[part].is_brought) continue;
     transfers_.Move(parts[part].home, parts[part].staged, Purpose::kUpdate,
                     absl::StrCat(state_.Title(range.set, part), " of ", NameOf(range.set)));
   }
@@ -136,7 +142,7 @@ void SetUpdate::RunRange(const Range& range, const Operand& gradient) {
   Operand there = gradient;
   if (IsStaged(range.home, PlanOf(range.set).gradients)) {
     const std::string what = absl::StrCat("gradient of ", NameOf(range.set));
-    there = Staged(range, gradient, what);
+    there = Staged(range, PlanOf(range.set).gradients, gradient, what);
     transfers_.Move(gradient, there, Purpose::kUpdate, what);
   }
   state_.CallUpdate(range.set, range.index, there, ScalarsOf(range),
@@ -154,7 +160,7 @@ void SetUpdate::FixUpRange(const Range& range) {
   Operand next = state_.Held(range.set, range.index, State::kStates, 1);
   if (IsStaged(range.home, range.home)) {
     const std::string what = absl::StrCat("next first moment of ", NameOf(range.set));
-    const Operand staged = Staged(range, next, what);
+    const Operand staged = Staged(range, range.home, next, what);
     transfers_.Move(next, staged, Purpose::kFixUp, what);
     next = staged;
   }

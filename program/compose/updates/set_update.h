@@ -55,6 +55,7 @@ class SetUpdate {
   struct Part {
     Operand home;
     Operand staged;  // where it is brought; slot -1: updated at home
+    bool is_brought = false;
   };
   const SetPlan& PlanOf(int set) const { return stage_.sets.sets[set]; }
   const std::string& NameOf(int set) const { return stage_.SetOf(PlanOf(set)).name; }
@@ -65,13 +66,13 @@ class SetUpdate {
   void RunRange(const Range& range, const Operand& gradient);
   void FixUpRange(const Range& range);
   std::vector<Part> PartsOf(const Range& range);
-  Operand Staged(const Range& range, const Operand& home, const std::string& what);
+  Operand Staged(const Range& range, Home from, const Operand& home, const std::string& what);
   void ReadParts(const Range& range, const std::vector<Part>& parts);
   void WriteParts(const Range& range, const std::vector<Part>& parts);
   // What the update works on of a part.
   Operand At(const Range& range, const std::vector<Part>& parts, int part, int version) const;
   const Operand& ScalarsOf(const Range& range) const {
-    return range.home == Home::kDevice ? scalars_.device : scalars_.host;
+    return Plan::UpdatesOnDevice(range.home) ? scalars_.device : scalars_.host;
   }
 
   const Stage& stage_;

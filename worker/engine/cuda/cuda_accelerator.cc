@@ -88,14 +88,15 @@ absl::StatusOr<std::unique_ptr<CudaAccelerator>> CudaAccelerator::Create(
   ASSIGN_OR_RETURN(std::unique_ptr<device::CudaDevice> device, device::CudaDevice::Create(ordinal));
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::cuda::MatmulLibrary> products,
                    kernels::cuda::MatmulLibrary::Create());
-  return std::unique_ptr<CudaAccelerator>(
-      new CudaAccelerator(std::move(device), std::move(products), std::move(communicator)));
+  return std::unique_ptr<CudaAccelerator>(new CudaAccelerator(
+      ordinal, std::move(device), std::move(products), std::move(communicator)));
 }
 
-CudaAccelerator::CudaAccelerator(std::unique_ptr<device::CudaDevice> device,
+CudaAccelerator::CudaAccelerator(int ordinal, std::unique_ptr<device::CudaDevice> device,
                                  std::unique_ptr<kernels::cuda::MatmulLibrary> products,
                                  std::unique_ptr<collectives::NcclCommunicator> communicator)
     : device_(std::move(device)),
+      unified_(ordinal),
       products_(std::move(products)),
       communicator_(std::move(communicator)) {}
 

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_unified_memory.h"
 #include "worker/engine/accelerator.h"
 #include "worker/engine/cuda/launching.h"
 
@@ -27,6 +28,7 @@ class CudaAccelerator final : public Accelerator {
   ~CudaAccelerator() override;
 
   device::CudaDevice& device() override { return *device_; }
+  device::CudaUnifiedMemory& unified() override { return unified_; }
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment, const LaunchSite& site) override;
   bool communicates() const override { return communicator_ != nullptr; }
@@ -42,12 +44,13 @@ class CudaAccelerator final : public Accelerator {
                                    const LaunchSite& site) override;
 
  private:
-  CudaAccelerator(std::unique_ptr<device::CudaDevice> device,
+  CudaAccelerator(int ordinal, std::unique_ptr<device::CudaDevice> device,
                   std::unique_ptr<kernels::cuda::MatmulLibrary> products,
                   std::unique_ptr<collectives::NcclCommunicator> communicator);
   absl::StatusOr<std::byte*> ScratchOf(const device::QueueStream* stream);
 
   const std::unique_ptr<device::CudaDevice> device_;
+  device::CudaUnifiedMemory unified_;
   const std::unique_ptr<kernels::cuda::MatmulLibrary> products_;
   const std::unique_ptr<collectives::NcclCommunicator> communicator_;
   std::atomic<bool> closes_{false};

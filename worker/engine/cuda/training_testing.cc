@@ -140,6 +140,7 @@ void Train(const Training& training, Accelerator* accelerator, int rank,
     options.groups[group] = mesh.Members(group, rank);
   }
   const program::StateSlots state = built->slots;
+  if (training.look_at) training.look_at(built->set);
   auto engine = Engine::Create(std::move(built->set), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
   Slots slots(engine->get(), state);

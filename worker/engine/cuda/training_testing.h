@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_ENGINE_CUDA_TRAINING_TESTING_H_
 #define STRATA_WORKER_ENGINE_CUDA_TRAINING_TESTING_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Training {
   program::Plan plan;
   int steps = 20;
   std::vector<int64_t> overflow_steps = {};  // counted from 1
+  // Sees, and may change, what was composed; null: nobody does.
+  std::function<void(program::ProgramSet&)> look_at = nullptr;
 };
 
 // Of SmallModel, in f32, with all samples in one pass.
