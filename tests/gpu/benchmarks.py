@@ -89,17 +89,14 @@ def one(context, name: str, shape: tuple) -> list:
             rows.append({"model": name, "layers": layers, "side": "strata", "state": state_of(str(error)), "why": str(error)})
     sides = {"strata": ours} if ours else {}
     for mode in ("eager", "compiled"):
-        if context.torch:
-            sides[f"torch {mode}"] = ask_torch(context, {
-                "what": "training", "model": used, "batch": batch, "sequence": sequence, "mode": mode, "numbers": numbers,
-                "steps": COUNTED})
-        else:
-            rows.append({"model": name, "layers": used["layers"], "side": f"torch {mode}", "state": "left out",
-                         "why": context.torch_why})
+        sides[f"torch {mode}"] = ask_torch(context, {
+            "what": "training", "model": used, "batch": batch, "sequence": sequence, "mode": mode, "numbers": numbers,
+            "steps": COUNTED}) if context.torch else None
     for side, found in sides.items():
         row = {"model": name, "layers": used["layers"], "batch": batch, "sequence": sequence, "side": side}
-        if "error" in found:
-            rows.append(row | {"state": state_of(found["error"]), "why": found["error"]})
+        if found is None or "error" in found:
+            why = context.torch_why if found is None else found["error"]
+            rows.append(row | {"state": "left out" if found is None else state_of(why), "why": why})
             continue
         work = flops(used, batch, sequence)
         rows.append(row | found | {"state": "measured", "tokens_per_second": batch * sequence / found["seconds"],

@@ -24,9 +24,9 @@ class JobError(Exception):
 
 
 def write_tokens(path: pathlib.Path, vocab: int, count: int):
-    """Phrases of a fixed set in random order, as 16-bit tokens: something can be learned."""
+    """Phrases of a fixed set, a small one for few words, in random order, as 16-bit tokens: something can be learned."""
     rng = random.Random(1)
-    phrases = [[rng.randrange(min(vocab, 1 << 16)) for _ in range(16)] for _ in range(100)]
+    phrases = [[rng.randrange(min(vocab, 1 << 16)) for _ in range(16)] for _ in range(min(vocab // 128, 100))]
     tokens = array.array("H")
     while len(tokens) < count:
         tokens.extend(rng.choice(phrases))
