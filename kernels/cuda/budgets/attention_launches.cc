@@ -15,7 +15,7 @@ double FlopsOfProducts(int64_t head_size, int products) {
 }
 
 template <typename T>
-void AddHeadsOf(Ledger& l, int64_t head_size) {
+void AddHeadsOf(const Ledger& l, int64_t head_size) {
   T* const x = l.At<T>();
   float* const f = l.At<float>();
   constexpr double kT = sizeof(T);
@@ -39,7 +39,7 @@ void AddHeadsOf(Ledger& l, int64_t head_size) {
 }
 
 template <typename T>
-void AddDecoding(Ledger& l) {
+void AddDecoding(const Ledger& l) {
   T* const x = l.At<T>();
   constexpr double kT = sizeof(T), kRow = double{kKvHeads} * kHead;
   const DecodeShape shape{.batch = 64,
@@ -58,14 +58,14 @@ void AddDecoding(Ledger& l) {
 }
 
 template <typename T>
-void AddOf(Ledger& ledger) {
+void AddOf(const Ledger& ledger) {
   for (const int64_t head_size : {64, 96, 128, 192, 256}) AddHeadsOf<T>(ledger, head_size);
   AddDecoding<T>(ledger);
 }
 
 }  // namespace
 
-void AddAttention(Ledger& ledger) {
+void AddAttention(const Ledger& ledger) {
   AddOf<float>(ledger);
   AddOf<BFloat16>(ledger);
 }

@@ -19,13 +19,13 @@ namespace {
 constexpr double kCount = kParameters;
 
 template <typename T>
-void AddSquares(Ledger& l) {
+void AddSquares(const Ledger& l) {
   l.Add("SumSquares", TypeName<T>(), {sizeof(T) * kCount, 2 * kCount, Unit::kF64},
         SumSquares<T>(nullptr, kParameters, l.At<T>(), l.At<double>(), l.At<double>()));
 }
 
 template <typename T>
-void AddArrays(Ledger& l) {
+void AddArrays(const Ledger& l) {
   T* const x = l.At<T>();
   constexpr double kBytes = sizeof(T) * kCount;
   const char* const type = TypeName<T>();
@@ -35,7 +35,7 @@ void AddArrays(Ledger& l) {
 }
 
 template <typename T>
-void AddQuantised(Ledger& l) {
+void AddQuantised(const Ledger& l) {
   T* const x = l.At<T>();
   // Units begin at multiples of 4.
   const std::byte* const units = reinterpret_cast<const std::byte*>(l.At<float>());
@@ -52,14 +52,14 @@ void AddQuantised(Ledger& l) {
 }
 
 template <typename From, typename To>
-void AddConversion(Ledger& l) {
+void AddConversion(const Ledger& l) {
   l.Add(std::string("Convert to ") + TypeName<To>(), TypeName<From>(),
         {(sizeof(From) + sizeof(To)) * kCount, kCount},
         Convert<From, To>(nullptr, kParameters, l.At<From>(), l.At<To>()));
 }
 
 // Gradients of f32, weights of `type` with a master, two moments.
-NumbersOfUpdate Numbers(Ledger& l, NumberType type, MasterFormat master, MomentFormat first,
+NumbersOfUpdate Numbers(const Ledger& l, NumberType type, MasterFormat master, MomentFormat first,
                         MomentFormat second) {
   std::byte* const at = reinterpret_cast<std::byte*>(l.At<float>());
   const Weights weights{.type = type, .master_format = master, .weights = at, .master = at};
@@ -73,7 +73,7 @@ NumbersOfUpdate Numbers(Ledger& l, NumberType type, MasterFormat master, MomentF
           .next_moments = {of_first, of_second}};
 }
 
-void AddUpdates(Ledger& l) {
+void AddUpdates(const Ledger& l) {
   const UpdateScalars scalars{.applied = l.At<double>(),
                               .learning_rate = l.At<double>(),
                               .clip_factor = l.At<double>(),
@@ -97,7 +97,7 @@ void AddUpdates(Ledger& l) {
         Sgd(nullptr, {}, scalars, segments, small));
 }
 
-void AddOthers(Ledger& l) {
+void AddOthers(const Ledger& l) {
   double* const d = l.At<double>();
   float* const f = l.At<float>();
   l.Add("Fill", "f32", {4 * kCount, 0}, Fill(nullptr, kParameters, 1, f));
@@ -121,7 +121,7 @@ void AddOthers(Ledger& l) {
 
 }  // namespace
 
-void AddFlatOperations(Ledger& ledger) {
+void AddFlatOperations(const Ledger& ledger) {
   AddSquares<float>(ledger);
   AddSquares<BFloat16>(ledger);
   AddSquares<Float16>(ledger);

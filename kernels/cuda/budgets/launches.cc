@@ -23,7 +23,7 @@ const char* NameOf(Unit unit) {
 }  // namespace
 
 void Ledger::Add(const std::string& name, const char* type, const Work& work,
-                 const absl::Status& status, bool told) {
+                 const absl::Status& status, bool told) const {
   if (!status.ok()) std::fprintf(stderr, "%s: %s\n", name.c_str(), status.ToString().c_str());
   STRATA_CHECK(status.ok());
   if (told && aligned_) {

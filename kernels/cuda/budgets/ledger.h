@@ -52,16 +52,16 @@ class Ledger {
   // What was launched since the last call was `name`. Operations that are not told of, because of
   // their alignment or an unusual shape, launch kernels all the same.
   void Add(const std::string& name, const char* type, const Work& work, const absl::Status& status,
-           bool told = true);
+           bool told = true) const;
 
  private:
   bool aligned_ = true;
 };
 
 // Of every kernel in kernels/cuda.
-void AddRowOperations(Ledger& ledger);  // norms, biases, activations, positions, losses
-void AddAttention(Ledger& ledger);
-void AddFlatOperations(Ledger& ledger);  // arrays, conversions, updates, the step's end
+void AddRowOperations(const Ledger& ledger);  // norms, biases, activations, positions, losses
+void AddAttention(const Ledger& ledger);
+void AddFlatOperations(const Ledger& ledger);  // arrays, conversions, updates, the step's end
 
 }  // namespace strata::kernels::cuda
 

@@ -16,7 +16,7 @@ namespace {
 constexpr double kAll = double{kTokens} * kChannels, kF32 = sizeof(float);
 
 template <typename T>
-void AddNorms(Ledger& l) {
+void AddNorms(const Ledger& l) {
   T* const x = l.At<T>();
   float* const f = l.At<float>();
   constexpr double kT = sizeof(T);
@@ -51,7 +51,7 @@ void AddNorms(Ledger& l) {
 }
 
 template <typename T>
-void AddFeedForward(Ledger& l) {
+void AddFeedForward(const Ledger& l) {
   T* const x = l.At<T>();
   float* const f = l.At<float>();
   constexpr double kT = sizeof(T), kWide = double{kTokens} * kFfn;
@@ -71,7 +71,7 @@ void AddFeedForward(Ledger& l) {
 }
 
 template <typename T>
-void AddPlaces(Ledger& l) {
+void AddPlaces(const Ledger& l) {
   T* const x = l.At<T>();
   float* const f = l.At<float>();
   int32_t* const tokens = l.At<int32_t>();
@@ -108,7 +108,7 @@ void AddPlaces(Ledger& l) {
 }
 
 template <typename T>
-void AddLosses(Ledger& l) {
+void AddLosses(const Ledger& l) {
   T* const logits = l.At<T>();
   float* const f = l.At<float>();
   double* const d = l.At<double>();
@@ -129,7 +129,7 @@ void AddLosses(Ledger& l) {
 }
 
 template <typename T>
-void AddOf(Ledger& ledger) {
+void AddOf(const Ledger& ledger) {
   AddNorms<T>(ledger);
   AddFeedForward<T>(ledger);
   AddPlaces<T>(ledger);
@@ -138,7 +138,7 @@ void AddOf(Ledger& ledger) {
 
 }  // namespace
 
-void AddRowOperations(Ledger& ledger) {
+void AddRowOperations(const Ledger& ledger) {
   AddOf<float>(ledger);
   AddOf<BFloat16>(ledger);
 }
