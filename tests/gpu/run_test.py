@@ -30,7 +30,7 @@ class Pack(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         cls.archive = cls.folder / "gpu.tar.xz"
-        cls.size = packing.pack(cls.archive, PROGRAMS, [TWIN], {"commit": "abc"}, preset=0)
+        cls.size = packing.pack(cls.archive, PROGRAMS, [TWIN], {"commit": "abc"})
         cls.unpacked = cls.folder / "unpacked"
         with tarfile.open(cls.archive) as archive:
             archive.extractall(cls.unpacked)
