@@ -38,7 +38,7 @@ class Pack(unittest.TestCase):
     def go(self, *arguments, **env):
         plain = {key: value for key, value in os.environ.items() if not key.startswith("STRATA_")}
         return subprocess.run([sys.executable, "-B", self.unpacked / "run", "go", *arguments], cwd=self.folder, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=plain | env, timeout=280)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=plain | env, timeout=600)
 
     def test_is_small_enough_and_says_so_when_it_is_not(self):
         self.assertLess(self.size, packing.MOST_BYTES)
