@@ -101,8 +101,9 @@ def worse(old: dict, new: dict, idle: list) -> list:
     found += [f"{budget.name()}: in the table, but not in the code" for key, budget in old.items()
               if budget.architecture in architectures and key not in new]
     for key, budget in new.items():
-        if budget.frame_bytes > 0:
-            found.append(f"{budget.name()}: spills: 0 before, {budget.frame_bytes} bytes now")
+        spilled = old[key].frame_bytes if key in old else 0
+        if budget.frame_bytes > spilled:
+            found.append(f"{budget.name()}: spills: {spilled} before, {budget.frame_bytes} bytes now")
         if key not in old:
             found.append(f"{budget.name()}: not in the table")
             continue
@@ -141,7 +142,8 @@ def budget_rows(budgets: dict) -> str:
         shared = f"{b.shared_bytes} + {b.dynamic_bytes}" if b.dynamic_bytes else str(b.shared_bytes)
         lines.append(f"| {b.source} | `{b.kernel}` | {b.threads} | {b.registers} | {shared} | {b.loads}, {b.wide_loads} | "
                      f"{b.stores}, {b.wide_stores} | " + ", ".join(str(w.warps) if w else "?" for w in warps) + " |")
-    return "\n".join(lines)
+    spills = [f"`{b.kernel}` {b.frame_bytes} bytes on sm_{b.architecture}" for b in budgets.values() if b.frame_bytes]
+    return "\n".join([*lines, "", "Spills: " + (", ".join(sorted(spills)) or "none") + "."])
 
 
 def roofline_rows(operations: list) -> str:

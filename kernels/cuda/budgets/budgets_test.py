@@ -42,6 +42,9 @@ class Kernels(unittest.TestCase):
     def test_hold_their_budgets(self):
         self.assertEqual(self.problems, [], f"if that is meant: {budgets.REWRITE}")
 
+    def test_nothing_spills_on_sm_90(self):
+        self.assertEqual([b.name() for b in self.table.values() if b.architecture == 90 and b.frame_bytes], [])
+
     def test_packets_are_read_and_written_by_16_bytes(self):
         seen = 0
         for (source, kernel, _), budget in self.table.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 FAT_BINARY, CUBIN = 0xBA55ED50, 2
 # Attributes of .nv.info: of the module by symbol, of a kernel.
 REGISTERS, FRAME_BYTES, MOST_THREADS = 0x2F, 0x11, 0x05
-# Bits 0-11 of an instruction; bits 73-75 of an access tell its width.
+# Bits 0-11 of an instruction; bits 73-75 of an access tell its width, 74-76 of an asynchronous copy on sm_100 and later.
 LOADS = (0x381, 0x981)           # LDG
 STORES = (0x386, 0x986)          # STG
 ASYNCHRONOUS = (0x3AE, 0xFAE)    # LDGSTS, cp.async: counted as a load
@@ -67,7 +67,9 @@ def attributes(data: bytes):
 
 def count_accesses(kernel: Kernel, code: bytes):
     for low, high in struct.iter_unpack("<QQ", code):
-        opcode, wide = low & 0xFFF, (high >> 9 & 7) == SIXTEEN_BYTES
+        opcode = low & 0xFFF
+        shift = 10 if opcode in ASYNCHRONOUS and kernel.architecture >= 100 else 9
+        wide = (high >> shift & 7) == SIXTEEN_BYTES
         if opcode in LOADS or opcode in ASYNCHRONOUS:
             kernel.loads += 1
             kernel.wide_loads += wide
