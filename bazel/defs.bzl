@@ -179,13 +179,13 @@ def strata_fuzz_test(name, srcs, deps = [], **kwargs):
         **kwargs
     )
 
-def strata_python_test(name, script, data = [], size = "small", needs_cuda = False, **kwargs):
+def strata_python_test(name, script, data = [], args = [], size = "small", needs_cuda = False, **kwargs):
     """A Python program run with the distribution's python3; `data` are the files it reads. needs_cuda: skipped without."""
     native.sh_test(
         name = name,
         size = size,
         srcs = ["//bazel:python_test.sh"],
-        args = ["$(location %s)" % script],
+        args = ["$(location %s)" % script] + args,
         data = [script] + data,
         target_compatible_with = NEEDS_CUDA if needs_cuda else [],
         **kwargs
@@ -213,6 +213,18 @@ def strata_cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], 
         **kwargs
     )
 
+def strata_cuda_binary(name, srcs, deps = [], **kwargs):
+    """A program that calls launchers of CUDA code and brings a runtime of its own."""
+    native.cc_binary(
+        name = name,
+        srcs = srcs,
+        copts = _COPTS + ["-O1"],
+        target_compatible_with = NEEDS_CUDA,
+        linkstatic = True,
+        deps = deps + ["@cuda//:headers", "@system//:absl"],
+        **kwargs
+    )
+
 # CUDA's libraries besides the runtime: their stand-ins, and the real ones.
 _CUDA_LIBRARIES = {
     "cublaslt": {"standin": "//device/standin/cublaslt", "gpu": "@cuda//:cublaslt"},
@@ -235,18 +247,31 @@ def strata_cuda_programs(name, srcs, deps = [], libraries = [], **kwargs):
             **kwargs
         )
 
-def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, needs_gpu = True, libraries = [], **kwargs):
+def strata_cuda_test(
+        name,
+        srcs,
+        deps = [],
+        size = "small",
+        tags = [],
+        standin = True,
+        gpu = True,
+        needs_gpu = True,
+        always_linked = False,
+        libraries = [],
+        **kwargs):
     """One GoogleTest source, two programs: NAME_standin with the stand-in runtime, NAME_gpu with the real one.
 
     libraries: others of CUDA's that it calls, by their names in _CUDA_LIBRARIES.
 
-    NAME_gpu is manual; without a GPU its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
-    gpu = False: there is no such twin, as the test is about the stand-in. needs_gpu = False: the real libraries answer
-    without one, and NAME_gpu is a test as others are.
+    NAME_gpu has the tag `gpu` and is manual: ./dev test --all builds and runs it, and tests/gpu/run takes it to a machine
+    with a GPU. Without one its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
+    always_linked: it is run in every pass over CUDA code, to see that it links and skips. standin, gpu = False: there is
+    no such twin, as the test is about the other runtime. needs_gpu = False: the real libraries answer without one, and
+    NAME_gpu is a test as others are.
     """
     gtest = ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"]
-    real = [("gpu", ["cuda", "gpu", "manual"] if needs_gpu else ["cuda"])]
-    for runtime, more_tags in [("standin", ["cuda"])] + (real if gpu else []):
+    real_tags = ["cuda"] + (["gpu"] if needs_gpu else []) + ([] if always_linked or not needs_gpu else ["manual"])
+    for runtime, more_tags in ([("standin", ["cuda"])] if standin else []) + ([("gpu", real_tags)] if gpu else []):
         native.cc_test(
             name = name + "_" + runtime,
             size = size,

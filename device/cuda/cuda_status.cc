@@ -19,8 +19,10 @@ Advice AdviceFor(cudaError_t error) {
     case cudaErrorInsufficientDriver:
     case cudaErrorSystemDriverMismatch:
     case cudaErrorCompatNotSupportedOnDevice:
-      return {absl::StatusCode::kFailedPrecondition,
-              "the driver is older than the CUDA runtime that Strata was built with; update it"};
+      return {
+          absl::StatusCode::kFailedPrecondition,
+          "there is no driver, or it is older than the CUDA runtime that Strata was built with: "
+          "install or update it (nvidia-smi tells its version)"};
     case cudaErrorNoDevice:
     case cudaErrorInvalidDevice:
     case cudaErrorInitializationError:

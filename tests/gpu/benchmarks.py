@@ -1,0 +1,116 @@
+"""How fast it is: training steps of known shapes beside PyTorch on the same shapes, and what the device reaches at most."""
+
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+
+import jobs
+
+MIXED = {"precision": "bf16"}
+SMALL = {"precision": "bf16", "optimizer": {"master": "split", "state": "8bit"}}
+# Name: model, sequences, their tokens, Strata's `train`, PyTorch's numbers; and fewer layers where all do not fit.
+SHAPES = {
+    "GPT-2 124M": (jobs.GPT2_124M, 32, 1024, MIXED, "mixed", []),
+    "Qwen2.5-1.5B": (jobs.QWEN_15B, 2, 4096, MIXED, "mixed", []),
+    "Llama-3.1-8B": (jobs.LLAMA_8B, 1, 4096, SMALL, "bf16", [16, 8]),
+}
+TINY = {"tiny": (jobs.TINY, 2, 16, {}, "mixed", [1])}
+WARM, COUNTED = 3, 8
+
+
+def flops(model: dict, batch: int, sequence: int) -> float:
+    """Of a step: 6 per parameter of the matrices and token; causal attention as half of the square."""
+    hidden, layers = model["hidden"], model["layers"]
+    size = model.get("head_size", hidden // model["heads"])
+    attention = hidden * size * (2 * model["heads"] + 2 * model.get("kv_heads", model["heads"]))
+    matrices = layers * (attention + (2 if model["family"] == "gpt2" else 3) * hidden * model["ffn"]) + hidden * model["vocab"]
+    return batch * sequence * (6.0 * matrices + 6.0 * layers * size * model["heads"] * sequence)
+
+
+def state_of(problem: str) -> str:
+    return "does not fit" if re.search(r"out of memory|does not fit|cudaErrorMemoryAllocation|memory.device", problem) else "failed"
+
+
+def of_strata(context, model: dict, batch: int, sequence: int, train: dict) -> dict:
+    """Seconds of a step but the first ones; the job is ended when there are enough."""
+    settings = {"steps": 10000, "sequence": sequence, "global_batch": batch, "micro_batch": batch, **train}
+    warm, counted = (1, 2) if context.standin else (WARM, COUNTED)
+    settings["steps"] = warm + counted if context.standin else settings["steps"]
+    records = context.jobs.run("gpu", model, settings, context.left(150), stop_after=warm + counted)
+    taken = records[warm:warm + counted]
+    device = taken[-1].get("memory", {}).get("device", {})
+    return {"seconds": statistics.median(record["seconds"] for record in taken),
+            "peak_bytes": device.get("measured_bytes") or device.get("arena_bytes", 0),
+            "predicted_bytes": device.get("predicted_bytes", 0)}
+
+
+def ask_torch(context, spec: dict) -> dict:
+    """Torch sees nothing of the pack's libraries."""
+    try:
+        done = subprocess.run([context.torch, pathlib.Path(__file__).with_name("torch_side.py"), json.dumps(spec)],
+                              capture_output=True, text=True, timeout=context.left(150))
+        return json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return {"error": "not done in time"}
+    except ValueError:
+        return {"error": (done.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
+
+
+def ceilings(context) -> list:
+    """Rates of products at the shapes that benchmarks have, and of copies."""
+    if not context.torch:
+        return [{"what": "products and copies", "state": "left out", "why": context.torch_why}]
+    shapes = []
+    for model, batch, sequence, *_ in SHAPES.values():
+        rows, hidden = batch * sequence, model["hidden"]
+        shapes += [(rows, model["ffn"], hidden), (rows, hidden, model["ffn"]), (rows, hidden, hidden)]
+    found = ask_torch(context, {"what": "ceilings", "shapes": shapes + [(8192, 8192, 8192)]})
+    if "error" in found:
+        return [{"what": "products and copies", "state": "failed", "why": found["error"]}]
+    context.rate = max(found["tflops"].values()) * 1e12
+    rows = [{"what": f"bf16 product {shape}", "value": f"{rate:.0f} TFLOP/s", "state": "measured"}
+            for shape, rate in found["tflops"].items()]
+    return rows + [{"what": "copy on the device", "value": f"{found['copy_bytes_per_second'] / 1e12:.2f} TB/s",
+                    "state": "measured"}]
+
+
+def one(context, name: str, shape: tuple) -> list:
+    """A model: Strata, with as many layers as fit, and PyTorch with the same."""
+    model, batch, sequence, train, numbers, fewer = shape
+    rows, ours = [], None
+    for layers in [model["layers"], *fewer]:
+        used = model | {"layers": layers}
+        try:
+            ours = of_strata(context, used, batch, sequence, train)
+            break
+        except jobs.JobError as error:
+            rows.append({"model": name, "layers": layers, "side": "strata", "state": state_of(str(error)), "why": str(error)})
+    sides = {"strata": ours} if ours else {}
+    for mode in ("eager", "compiled"):
+        sides[f"torch {mode}"] = ask_torch(context, {
+            "what": "training", "model": used, "batch": batch, "sequence": sequence, "mode": mode, "numbers": numbers,
+            "steps": COUNTED}) if context.torch else None
+    for side, found in sides.items():
+        row = {"model": name, "layers": used["layers"], "batch": batch, "sequence": sequence, "side": side}
+        if found is None or "error" in found:
+            why = context.torch_why if found is None else found["error"]
+            rows.append(row | {"state": "left out" if found is None else state_of(why), "why": why})
+            continue
+        work = flops(used, batch, sequence)
+        rows.append(row | found | {"state": "measured", "tokens_per_second": batch * sequence / found["seconds"],
+                                   "tflops": work / found["seconds"] / 1e12,
+                                   "share": work / found["seconds"] / context.rate if context.rate else None})
+    return rows
+
+
+def speed(context) -> list:
+    """Training steps of known models, beside PyTorch on the same shapes."""
+    rows = []
+    for name, shape in (TINY if context.standin else SHAPES).items():
+        if context.left() < 20 and not context.standin:
+            rows.append({"model": name, "side": "all", "state": "left out", "why": "no time was left"})
+            continue
+        rows += one(context, name, shape)
+    return rows

@@ -1,0 +1,112 @@
+"""Whether it is right: kernels against their references, jobs against the CPU's, a model that learns."""
+
+import concurrent.futures
+import json
+import math
+import pathlib
+import subprocess
+import time
+
+import jobs
+
+TRAIN = {"sequence": 64, "global_batch": 4, "micro_batch": 2, "seed": 1, "schedule": {"name": "constant", "warmup_steps": 1}}
+LLAMA = dict(family="llama", layers=4, hidden=256, heads=8, kv_heads=2, ffn=704, vocab=1024, context=64)
+GPT2 = dict(family="gpt2", layers=4, hidden=256, heads=4, ffn=1024, vocab=1024, context=64, tied_embeddings=True)
+QWEN = LLAMA | dict(family="qwen2")
+SMALL_STATES = {"precision": "bf16", "optimizer": {"master": "split", "state": "8bit"}}
+ON_HOST = {"memory": {"place": {"parameters": "host", "optimizer": "host"}, "stream": {"resident": 2}}}
+# Name: model, more of `train`, more of the job, how far losses may be apart (relative).
+PARITY = {
+    "llama, f32": (LLAMA, {}, {}, 1e-5),
+    "gpt2, f32": (GPT2, {}, {}, 1e-5),
+    "qwen2, f32": (QWEN, {}, {}, 1e-5),
+    "llama, bf16": (LLAMA, {"precision": "bf16"}, {}, 5e-3),
+    "gpt2, bf16, split masters, moments of 8 bits": (GPT2, SMALL_STATES, {}, 5e-3),
+    "llama, f32, parameters and optimizer on the host": (LLAMA, {}, ON_HOST, 1e-5),
+    "llama, f32, recomputed": (LLAMA, {}, {"parallel": {"recompute": "full"}}, 1e-5),
+}
+
+
+def run_twin(program: pathlib.Path, env: dict, seconds: float, folder: pathlib.Path) -> dict:
+    """A GoogleTest program: how many of its tests passed, were skipped, and which failed."""
+    report = folder / f"{program.name}.json"
+    begin = time.monotonic()
+    row = {"test": program.name, "passed": 0, "skipped": 0, "failed": [], "why": ""}
+    try:
+        done = subprocess.run([program, f"--gtest_output=json:{report}"], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=max(seconds, 1), text=True, errors="replace", cwd=folder)
+    except subprocess.TimeoutExpired:
+        return row | {"failed": ["all"], "why": f"not done within {seconds:.0f} s"}
+    try:
+        suites = json.loads(report.read_text())["testsuites"]
+    except (OSError, ValueError):
+        lines = done.stdout.strip().splitlines() or [f"ended with {done.returncode}"]
+        return row | {"failed": ["all"], "why": lines[-1]}
+    for case in (case for suite in suites for case in suite["testsuite"]):
+        if "failures" in case:
+            row["failed"].append(f"{case['classname']}.{case['name']}")
+            row["why"] = row["why"] or case["failures"][0]["failure"][:400]
+        elif case.get("result") == "SKIPPED":
+            row["skipped"] += 1
+        else:
+            row["passed"] += 1
+    if done.returncode != 0 and not row["failed"]:
+        row |= {"failed": ["all"], "why": f"ended with {done.returncode}"}
+    return row | {"seconds": round(time.monotonic() - begin, 1)}
+
+
+def kernels(context) -> list:
+    """The tests' twins, four at a time."""
+    programs = sorted((context.root / "tests").iterdir())
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda p: run_twin(p, context.env, context.left(), context.folder), programs))
+    for row in rows:
+        row["state"] = "failed" if row["failed"] else "passed" if row["passed"] else "skipped"
+    return rows
+
+
+def compare(ours: list, theirs: list) -> float:
+    """The largest relative distance of two runs' losses; infinite where one has fewer steps or no number."""
+    pairs = [(a["loss"], b["loss"]) for a, b in zip(ours, theirs)]
+    if len(ours) != len(theirs) or not pairs or not all(math.isfinite(x) for pair in pairs for x in pair):
+        return math.inf
+    return max(abs(a - b) / abs(b) for a, b in pairs)
+
+
+def models(context) -> list:
+    """Jobs on the GPU against the same on the CPU."""
+    cases = PARITY if not context.standin else {"tiny llama, f32": (jobs.TINY, {}, {}, 1e-5)}
+    steps, rows = (2 if context.standin else 20), []
+    for name, (model, more_train, more, bound) in cases.items():
+        row = {"job": name, "steps": steps, "bound": bound}
+        train = TRAIN | more_train | {"steps": steps}
+        if context.standin:
+            train |= {"sequence": 16, "global_batch": 2}
+        try:
+            gpu = context.jobs.run("gpu", model, train, context.left(120), more=more)
+            cpu = context.jobs.run("cpu", model, train, context.left(120), more=more)
+            row |= {"apart": compare(gpu, cpu), "losses": [record["loss"] for record in gpu]}
+            row["state"] = "passed" if row["apart"] <= bound else "failed"
+        except jobs.JobError as error:
+            row |= {"state": "failed", "why": str(error)}
+        rows.append(row)
+    return rows
+
+
+def training(context) -> list:
+    """GPT-2 124M on phrases that repeat: its loss falls well below that of a guess, which is where it begins."""
+    model, steps = (jobs.TINY, 6) if context.standin else (jobs.GPT2_124M, 150)
+    train = {"steps": steps, "sequence": 64 if context.standin else 1024, "global_batch": 1 if context.standin else 16,
+             "micro_batch": 1 if context.standin else 16, "precision": "f32" if context.standin else "bf16",
+             "optimizer": {"learning_rate": 1e-2 if context.standin else 6e-4}, "schedule": {"warmup_steps": steps // 5}}
+    row = {"model": "tiny" if context.standin else "GPT-2 124M", "steps": steps}
+    try:
+        records = context.jobs.run("gpu", model, train, context.left(), stop_after=steps)
+        losses = [record["loss"] for record in records]
+        guess = math.log(model["vocab"])
+        fell = losses[-1] < (losses[0] if context.standin else 0.7 * guess)
+        good = all(map(math.isfinite, losses)) and abs(losses[0] - guess) < 0.1 * guess and fell
+        row |= {"first_loss": losses[0], "last_loss": losses[-1], "losses": losses, "state": "passed" if good else "failed"}
+    except jobs.JobError as error:
+        row |= {"state": "failed", "why": str(error)}
+    return [row]
