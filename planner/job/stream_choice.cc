@@ -23,36 +23,23 @@ class Chooser {
     const int64_t limit = decision_.plan.device_limit;
     choice.limited = limit > 0;
     if (choice.limited) {
-      ASSIGN_OR_RETURN(choice.most, MostWithin(choice.layers, limit));
-      ASSIGN_OR_RETURN(choice.chosen, Fastest(choice.most));
+      ASSIGN_OR_RETURN(choice.chosen, MostWithin(choice.layers, limit));
     } else {
       ASSIGN_OR_RETURN(choice.most, LookAt({.resident = Streaming::kAllButOne}));
       ASSIGN_OR_RETURN(choice.chosen, Least(choice.layers, choice.most));
     }
-    RETURN_IF_ERROR(MoveTogether(choice.chosen));
     return choice;
   }
 
  private:
-  static constexpr int kMostMoved = 4;
-
   absl::StatusOr<Look> MostWithin(int layers, int64_t limit) {
     const auto fits = [&](int resident) -> absl::StatusOr<bool> {
       RETURN_IF_ERROR(Compose({.resident = resident}));
       return DeviceBytes() <= limit;
     };
     ASSIGN_OR_RETURN(const int resident, program::MostResident(layers, fits));
-    return LookAt({.resident = resident});
-  }
-
-  // Of the most that fits and its halves: fewer are seldom faster, when copies meet otherwise.
-  absl::StatusOr<Look> Fastest(const Look& most) {
-    Look fastest = most;
-    for (int resident = most.streaming.resident / 2; resident >= 1; resident /= 2) {
-      ASSIGN_OR_RETURN(const Look look, LookAt({.resident = resident}));
-      if (look.seconds < fastest.seconds && look.device_bytes <= most.device_bytes) fastest = look;
-    }
-    return fastest;
+    RETURN_IF_ERROR(Compose({.resident = resident}));
+    return Look{.streaming = {.resident = resident}, .device_bytes = DeviceBytes()};
   }
 
   // Of those that are fast enough. Doubles until one is, then halves the distance.
@@ -71,15 +58,6 @@ class Chooser {
       if (look.device_bytes < least.device_bytes) least = look;
     }
     return least;
-  }
-
-  absl::Status MoveTogether(Look& chosen) {
-    const int resident = chosen.streaming.resident;
-    for (int moved = 2; moved <= std::min(resident, kMostMoved); ++moved) {
-      ASSIGN_OR_RETURN(const Look look, LookAt({.resident = resident, .moved = moved}));
-      if (look.seconds < chosen.seconds && look.device_bytes <= chosen.device_bytes) chosen = look;
-    }
-    return absl::OkStatus();
   }
 
   absl::StatusOr<Look> LookAt(Streaming streaming) {

@@ -19,24 +19,25 @@ inline constexpr double kStreamSlowDown = 0.05;
 program::Rates OrdinaryRates(bool accelerator);
 
 struct StreamChoice {
-  // A number of resident layers, as the timeline predicts it.
+  // Where a limit decided there are no seconds.
   struct Look {
     program::Streaming streaming;
-    double seconds = 0;
+    double seconds = 0;        // of a step, as the timeline predicts it
     double stall_seconds = 0;  // of them, compute waits for bytes from other tiers
     int64_t device_bytes = 0;  // of the stage that needs most
   };
   int layers = 0;  // of the model, the embedding and the head among them
   bool limited = false;
   Look chosen;
-  Look most;  // layers: all but one, or as the limit allows
+  Look most;  // all layers but one; where no limit decided
 };
 
-// Nothing: no parameters are streamed, or the plan says how. With Plan::device_limit the fastest
-// that fits, almost always the most layers; without, the least device bytes with which a step takes
-// at most kStreamSlowDown longer than with all layers but one. One of them moves at a time (k' = 1) unless a few
-// that move together are faster, which they seldom are. The same on every stage. Errors: the
-// composer's and the timeline's.
+// Nothing: no parameters are streamed, or the plan says how. With Plan::device_limit as many layers
+// as fit; without, the least device bytes with which a step takes at most kStreamSlowDown longer
+// than with all layers but one. One of them moves at a time (k' = 1). More layers resident, or one
+// moved at a time, may be 2 % slower where copies happen to meet otherwise, which is not worth
+// looking at every number of each. The same on every stage. Errors: the composer's and the
+// timeline's.
 absl::StatusOr<std::optional<StreamChoice>> ChooseStreaming(const program::Decision& decision,
                                                             const program::UpdateEmitter& update,
                                                             const program::CostModel& costs);

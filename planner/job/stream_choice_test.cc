@@ -18,6 +18,8 @@ namespace {
 using program::Rates;
 using program::Streaming;
 
+constexpr double kAsFast = 0.98;  // see ChooseStreaming
+
 // A job that streams, on a machine.
 struct Case {
   FitRequest request;
@@ -151,7 +153,6 @@ TEST(StreamChoice, TakesTheFewestLayersThatAreFastEnough) {
 }
 
 TEST(StreamChoice, FillsALimitWhichNoOtherNumberBeats) {
-  int fewer = 0;
   for (uint64_t seed = 100; seed < 140; ++seed) {
     SCOPED_TRACE(seed);
     Case made = RandomCase(seed);
@@ -161,36 +162,29 @@ TEST(StreamChoice, FillsALimitWhichNoOtherNumberBeats) {
     const StreamChoice choice = *Decide(made).stream;
     EXPECT_TRUE(choice.limited);
     EXPECT_LE(choice.chosen.device_bytes, made.memory().device());
-    const int most = choice.most.streaming.resident, chosen = choice.chosen.streaming.resident;
-    fewer += chosen < most ? 1 : 0;
-    if (most > 0 && most + 1 < choice.layers) {
-      EXPECT_GT(Given(made, most + 1).device_bytes, made.memory().device());
+    const int chosen = choice.chosen.streaming.resident;
+    if (chosen > 0 && chosen + 1 < choice.layers) {
+      EXPECT_GT(Given(made, chosen + 1).device_bytes, made.memory().device());
     }
-    for (int resident = 1; resident <= most; ++resident) {
-      // Not all were looked at.
-      EXPECT_GE(Given(made, resident).seconds, 0.98 * choice.chosen.seconds) << resident;
+    const StreamChoice::Look look = Given(made, chosen);
+    EXPECT_EQ(look.device_bytes, choice.chosen.device_bytes);
+    for (int resident = 1; resident <= chosen; ++resident) {
+      EXPECT_GE(Given(made, resident).seconds, kAsFast * look.seconds) << resident;
     }
-    EXPECT_LE(choice.chosen.seconds, choice.most.seconds);
   }
-  EXPECT_LT(fewer, 10) << "it is seldom";
 }
 
-TEST(StreamChoice, MovesLayersTogetherOnlyWhereThatIsFaster) {
-  int together = 0;
+TEST(StreamChoice, MovingLayersTogetherIsNotFaster) {
   for (uint64_t seed = 200; seed < 230; ++seed) {
     SCOPED_TRACE(seed);
-    Case made = RandomCase(seed);
-    made.memory().set_device(Given(made, 3).device_bytes);
-    const StreamChoice::Look chosen = Decide(made).stream->chosen;
-    const auto [resident, moved] = chosen.streaming;
-    together += moved > 1 ? 1 : 0;
-    for (int other = 1; other <= std::min(resident, 4); ++other) {
-      const StreamChoice::Look look = Given(made, resident, other);
-      EXPECT_TRUE(look.seconds >= chosen.seconds || look.device_bytes > chosen.device_bytes)
-          << other;
+    const Case made = RandomCase(seed);
+    for (int resident = 2; resident <= 4; ++resident) {
+      const double one = Given(made, resident).seconds;
+      for (int moved = 2; moved <= resident; ++moved) {
+        EXPECT_GE(Given(made, resident, moved).seconds, kAsFast * one) << resident << moved;
+      }
     }
   }
-  EXPECT_LT(together, 10) << "it is seldom";
 }
 
 TEST(StreamChoice, IsTheSameAgainAndWhereTransfersAreLongTakesMore) {

@@ -69,18 +69,21 @@ void TellStreaming(const v1::TrainerTask& task, const planner::StreamChoice& cho
   const planner::StreamChoice::Look& chosen = choice.chosen;
   std::string text = absl::StrCat("memory.stream: auto is ", StreamText(choice), ": ");
   if (choice.limited) {
-    absl::StrAppend(&text, "the fastest that memory.device allows");
-  } else if (chosen.streaming.resident == choice.most.streaming.resident) {
-    absl::StrAppend(&text, "fewer resident layers would take more than ",
-                    100 * planner::kStreamSlowDown, " % longer");
+    absl::StrAppend(&text, "as much as memory.device allows, ",
+                    common::FormatBytes(static_cast<double>(chosen.device_bytes)));
   } else {
-    absl::StrAppend(&text, "the fewest resident layers that take at most ",
-                    100 * planner::kStreamSlowDown, " % longer than all but one (",
-                    SecondsAndBytes(choice.most), ")");
+    if (chosen.streaming == choice.most.streaming) {
+      absl::StrAppend(&text, "fewer resident layers would take more than ",
+                      100 * planner::kStreamSlowDown, " % longer");
+    } else {
+      absl::StrAppend(&text, "the fewest resident layers that take at most ",
+                      100 * planner::kStreamSlowDown, " % longer than all but one (",
+                      SecondsAndBytes(choice.most), ")");
+    }
+    absl::StrAppend(&text, "; ", SecondsAndBytes(chosen), " of the device are predicted, ",
+                    common::FormatShortSeconds(chosen.stall_seconds),
+                    " of the step waiting for other tiers, by ", BestCostsOf(task).name);
   }
-  absl::StrAppend(&text, "; ", SecondsAndBytes(chosen), " of the device are predicted, ",
-                  common::FormatShortSeconds(chosen.stall_seconds),
-                  " of the step waiting for other tiers, by ", BestCostsOf(task).name);
   v1::Notice& notice = *plan.add_notices();
   notice.set_severity(v1::Notice::SEVERITY_INFO);
   notice.set_text(std::move(text));
