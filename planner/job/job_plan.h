@@ -21,7 +21,7 @@ struct JobSurroundings {
   int64_t threads = 1;             // of a rank's pool
   int64_t evaluate_sequences = 0;  // of validation data; 0: no evaluation
   program::ScratchBytes scratch;   // of the collective backend
-  // What memory.stream: auto is decided by; null: OrdinaryRates.
+  // What memory.stream: auto is decided by; null: it is left to the composer, which is quicker.
   const program::CostModel* costs = nullptr;
 };
 

@@ -202,13 +202,13 @@ TEST(StreamChoice, IsTheSameAgainAndWhereTransfersAreLongTakesMore) {
   }
 }
 
-TEST(StreamChoice, WithoutMeasuredTimesTakesOrdinaryRates) {
-  Case made = CaseOf(Llama(6, 64, 64, false));
-  made.rates = OrdinaryRates(false);
-  const auto ordinary =
+TEST(StreamChoice, WithoutCostsIsLeftToTheComposer) {
+  const Case made = CaseOf(Llama(6, 64, 64, false));
+  const auto decided =
       DecideJob(made.request.job, made.request.model.spec, {.scratch = CollectiveScratch});
-  ASSERT_TRUE(ordinary.ok()) << ordinary.status();
-  EXPECT_EQ(ordinary->stream->chosen.seconds, Decide(made).stream->chosen.seconds);
+  ASSERT_TRUE(decided.ok()) << decided.status();
+  EXPECT_FALSE(decided->stream.has_value());
+  EXPECT_EQ(decided->decision.plan.streaming.resident, 0);
 }
 
 TEST(StreamChoice, LeavesAloneWhatIsGivenAndWhatDoesNotStream) {
