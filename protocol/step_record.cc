@@ -1,11 +1,13 @@
 #include "protocol/step_record.h"
 
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "protocol/path_stalls.h"
 
 namespace strata::protocol {
 namespace {
@@ -29,9 +31,10 @@ std::string Dump(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string PathsObject(const v1::TierMemory& tier) {
+std::string PathsObject(const v1::TierMemory& tier, const std::vector<PathStall>& stalls) {
   std::string text;
-  for (const v1::PathTraffic& path : tier.paths()) {
+  for (int p = 0; p < tier.paths_size(); ++p) {
+    const v1::PathTraffic& path = tier.paths(p);
     absl::StrAppend(&text, text.empty() ? "" : ", ", Dump(path.path()),
                     ": {\"read_bytes\": ", path.read_bytes(),
                     ", \"written_bytes\": ", path.written_bytes(),
@@ -39,6 +42,8 @@ std::string PathsObject(const v1::TierMemory& tier) {
                     ", \"total_written_bytes\": ", path.total_written_bytes(),
                     ", \"read_seconds\": ", NumberText(path.read_seconds()),
                     ", \"write_seconds\": ", NumberText(path.write_seconds()),
+                    ", \"read_stall_seconds\": ", NumberText(stalls[p].read),
+                    ", \"write_stall_seconds\": ", NumberText(stalls[p].write),
                     ", \"mean_queue_depth\": ", NumberText(path.mean_queue_depth()),
                     ", \"most_queue_depth\": ", path.most_queue_depth(), "}");
   }
@@ -46,7 +51,7 @@ std::string PathsObject(const v1::TierMemory& tier) {
 }
 
 // What only the SSD tier has.
-std::string TrafficText(const v1::TierMemory& tier) {
+std::string TrafficText(const v1::TierMemory& tier, const std::vector<PathStall>& stalls) {
   return absl::StrCat(", \"read_bytes\": ", tier.read_bytes(),
                       ", \"written_bytes\": ", tier.written_bytes(),
                       ", \"total_read_bytes\": ", tier.total_read_bytes(),
@@ -55,7 +60,7 @@ std::string TrafficText(const v1::TierMemory& tier) {
                       ", \"busiest_read_bytes\": ", tier.busiest_read_bytes(),
                       ", \"busiest_written_bytes\": ", tier.busiest_written_bytes(),
                       ", \"processor_seconds\": ", NumberText(tier.processor_seconds()),
-                      ", \"paths\": ", PathsObject(tier));
+                      ", \"paths\": ", PathsObject(tier, stalls));
 }
 
 // What only arenas of fixed pages have.
@@ -78,7 +83,10 @@ std::string MemoryObject(const v1::StepRecord& record) {
                     ", \"arena_bytes\": ", tier.arena_bytes(),
                     ", \"measured_bytes\": ", tier.measured_bytes(),
                     ", \"overhead_bytes\": ", tier.overhead_bytes());
-    absl::StrAppend(&text, tier.tier() == "ssd" ? TrafficText(tier) : PagesText(tier), "}");
+    absl::StrAppend(
+        &text,
+        tier.tier() == "ssd" ? TrafficText(tier, StallsByPath(record, tier)) : PagesText(tier),
+        "}");
   }
   return absl::StrCat("{", text, "}");
 }

@@ -95,6 +95,8 @@ TEST(StepLineTest, TrafficAndPagesReadBackWhole) {
   EXPECT_EQ(read["memory"]["host"]["misplaced_bytes"].get<int64_t>(), 4096);
   EXPECT_EQ(read["memory"]["ssd"]["paths"]["/scratch/\"a\""]["mean_queue_depth"].get<double>(),
             7.5);
+  EXPECT_EQ(read["memory"]["ssd"]["paths"]["/scratch/\"a\""]["read_stall_seconds"].get<double>(),
+            0.6);
   EXPECT_FALSE(read["memory"]["ssd"].contains("locked_bytes"));
   EXPECT_EQ(read["transfers"]["ssd-read"]["stall_seconds"].get<double>(), 0.6);
   const auto again = ParseStepLine(line, "u");

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "client/terminal/table.h"
 #include "common/units.h"
+#include "protocol/path_stalls.h"
 #include "protocol/step_record.h"
 
 namespace strata::client {
@@ -44,23 +45,27 @@ std::string DescribeTransfers(const v1::StepRecord& record) {
   return Indented(FormatTable({"TRANSFER", "BYTES", "TOTAL", "RATE", "BUSY", "STALL"}, rows));
 }
 
-std::string DescribePaths(const v1::TierMemory& tier) {
+std::string DescribePaths(const v1::TierMemory& tier,
+                          const std::vector<protocol::PathStall>& stalls) {
   if (tier.paths().empty()) return "";
   std::vector<std::vector<std::string>> rows;
-  for (const v1::PathTraffic& path : tier.paths()) {
-    const auto add = [&](const char* direction, int64_t bytes, int64_t total, double seconds) {
+  for (int p = 0; p < tier.paths_size(); ++p) {
+    const v1::PathTraffic& path = tier.paths(p);
+    const auto add = [&](const char* direction, int64_t bytes, int64_t total, double seconds,
+                         double stall) {
       rows.push_back(
           {path.path(), direction, Size(bytes), Size(total), RateText(Rate(bytes, seconds)),
-           SecondsText(seconds),
+           SecondsText(seconds), SecondsText(stall),
            absl::StrFormat("%.3g (most %d)", path.mean_queue_depth(), path.most_queue_depth())});
     };
-    add("read", path.read_bytes(), path.total_read_bytes(), path.read_seconds());
-    add("write", path.written_bytes(), path.total_written_bytes(), path.write_seconds());
+    add("read", path.read_bytes(), path.total_read_bytes(), path.read_seconds(), stalls[p].read);
+    add("write", path.written_bytes(), path.total_written_bytes(), path.write_seconds(),
+        stalls[p].write);
   }
   const double gib = static_cast<double>(tier.read_bytes() + tier.written_bytes()) / common::kGiB;
   return absl::StrCat(
-      Indented(
-          FormatTable({"SSD PATH", "", "BYTES", "TOTAL", "RATE", "BUSY", "QUEUE DEPTH"}, rows)),
+      Indented(FormatTable(
+          {"SSD PATH", "", "BYTES", "TOTAL", "RATE", "BUSY", "STALL", "QUEUE DEPTH"}, rows)),
       "  writes are ",
       tier.write_rate() > 0 ? absl::StrCat("spread to ", RateText(tier.write_rate())) : "not paced",
       "; busiest 100 ms: ", Size(tier.busiest_read_bytes()), " read, ",
@@ -116,7 +121,8 @@ std::string DescribeStep(const v1::StepRecord& record) {
   }
   std::string memory;
   for (const v1::TierMemory& tier : record.memory()) {
-    absl::StrAppend(&memory, DescribePages(tier), DescribePaths(tier));
+    absl::StrAppend(&memory, DescribePages(tier),
+                    DescribePaths(tier, protocol::StallsByPath(record, tier)));
   }
   return absl::StrCat(
       absl::StrFormat("Step %d:  %s, of which rank 0 computed %s and waited %s\n", record.step(),

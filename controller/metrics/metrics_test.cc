@@ -134,6 +134,8 @@ TEST_F(MetricsTest, StepsAddUp) {
         "strata_rank_ssd_bytes_total{direction=\"write\",job_id=\"a\",path=\"/scratch\"} 24576\n",
         "strata_rank_ssd_busy_seconds_total{direction=\"write\",job_id=\"a\",path=\"/scratch\"} "
         "0.375\n",
+        "strata_rank_ssd_stall_seconds_total{direction=\"read\",job_id=\"a\",path=\"/scratch\"} "
+        "0.75\n",
         "strata_rank_ssd_queue_depth{job_id=\"a\",kind=\"mean\",path=\"/scratch\"} 6.5\n",
         "strata_rank_ssd_queue_depth{job_id=\"a\",kind=\"most\",path=\"/scratch\"} 8\n",
         "strata_rank_ssd_busiest_100ms_bytes{direction=\"read\",job_id=\"a\"} 70\n",

@@ -57,6 +57,9 @@ TierMetrics::TierMetrics(prometheus::Registry& registry)
                                "memory.")),
       ssd_seconds_(CounterFamily(registry, "strata_rank_ssd_busy_seconds_total",
                                  "Seconds with a request in flight: bytes by them are the rate.")),
+      ssd_stall_seconds_(CounterFamily(registry, "strata_rank_ssd_stall_seconds_total",
+                                       "Seconds that the computation of rank 0 waited for it: "
+                                       "those of the streams, by the paths still busy.")),
       ssd_queue_depth_(
           GaugeFamily(registry, "strata_rank_ssd_queue_depth",
                       "Requests in flight in the last step: mean while there were any, and "
@@ -76,23 +79,27 @@ void TierMetrics::Step(const v1::StepRecord& step, const std::string& job_id, Se
     Count(stall_seconds_, labels, transfer.stall_seconds(), series);
   }
   for (const v1::TierMemory& tier : step.memory()) {
-    if (tier.tier() == "ssd") Ssd(tier, job_id, series);
+    if (tier.tier() == "ssd") Ssd(tier, protocol::StallsByPath(step, tier), job_id, series);
   }
 }
 
-void TierMetrics::Ssd(const v1::TierMemory& ssd, const std::string& job_id, Series& series) {
+void TierMetrics::Ssd(const v1::TierMemory& ssd, const std::vector<protocol::PathStall>& stalls,
+                      const std::string& job_id, Series& series) {
   const prometheus::Labels job = {{"job_id", job_id}};
   const auto with = [&](prometheus::Labels more) {
     more.insert(job.begin(), job.end());
     return more;
   };
-  for (const v1::PathTraffic& path : ssd.paths()) {
+  for (int p = 0; p < ssd.paths_size(); ++p) {
+    const v1::PathTraffic& path = ssd.paths(p);
     const auto reads = with({{"path", path.path()}, {"direction", "read"}});
     const auto writes = with({{"path", path.path()}, {"direction", "write"}});
     Count(ssd_bytes_, reads, Bytes(path.read_bytes()), series);
     Count(ssd_bytes_, writes, Bytes(path.written_bytes()), series);
     Count(ssd_seconds_, reads, path.read_seconds(), series);
     Count(ssd_seconds_, writes, path.write_seconds(), series);
+    Count(ssd_stall_seconds_, reads, stalls[p].read, series);
+    Count(ssd_stall_seconds_, writes, stalls[p].write, series);
     Set(ssd_queue_depth_, with({{"path", path.path()}, {"kind", "mean"}}), path.mean_queue_depth(),
         series);
     Set(ssd_queue_depth_, with({{"path", path.path()}, {"kind", "most"}}),

@@ -10,8 +10,10 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "proto/strata/v1/standalone.pb.h"
+#include "protocol/path_stalls.h"
 
 namespace strata::controller {
 
@@ -35,13 +37,15 @@ class TierMetrics {
   using Counters = prometheus::Family<prometheus::Counter>;
   using Gauges = prometheus::Family<prometheus::Gauge>;
 
-  void Ssd(const v1::TierMemory& ssd, const std::string& job_id, Series& series);
+  void Ssd(const v1::TierMemory& ssd, const std::vector<protocol::PathStall>& stalls,
+           const std::string& job_id, Series& series);
 
   Counters& transfer_bytes_;
   Counters& transfer_seconds_;
   Counters& stall_seconds_;
   Counters& ssd_bytes_;
   Counters& ssd_seconds_;
+  Counters& ssd_stall_seconds_;
   Gauges& ssd_queue_depth_;
   Gauges& ssd_busiest_;
   Gauges& ssd_write_rate_;

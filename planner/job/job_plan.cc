@@ -194,6 +194,13 @@ absl::StatusOr<DecidedJob> DecideJob(const v1::JobSpec& job, const model::ModelS
   decided.parameters = ParametersOf(graph);
   ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
   decided.update = UpdateOf(job.train(), plan.update_gradient());
+  if (around.costs != nullptr) {
+    ASSIGN_OR_RETURN(decided.stream,
+                     ChooseStreaming(decided.decision, decided.update, *around.costs));
+  }
+  if (decided.stream.has_value()) {
+    decided.decision.plan.streaming = decided.stream->chosen.streaming;
+  }
   return decided;
 }
 

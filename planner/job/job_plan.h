@@ -4,10 +4,12 @@
 #define STRATA_PLANNER_JOB_JOB_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/model_spec.h"
+#include "planner/job/stream_choice.h"
 #include "program/compose/composer.h"
 #include "program/compose/decode.h"
 #include "proto/strata/v1/job.pb.h"
@@ -19,6 +21,8 @@ struct JobSurroundings {
   int64_t threads = 1;             // of a rank's pool
   int64_t evaluate_sequences = 0;  // of validation data; 0: no evaluation
   program::ScratchBytes scratch;   // of the collective backend
+  // What memory.stream: auto is decided by; null: it is left to the composer, which is quicker.
+  const program::CostModel* costs = nullptr;
 };
 
 struct DecidedJob {
@@ -27,6 +31,7 @@ struct DecidedJob {
   int64_t parameters = 0;  // of the model
   // Rows of the rotary tables, where a context group does not cut them.
   int64_t rope_table_rows = 0;
+  std::optional<StreamChoice> stream;  // what the decision's plan has of it
 };
 
 // Whether its ranks compute on devices with memory of their own.

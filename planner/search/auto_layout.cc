@@ -189,7 +189,8 @@ class Ranking {
                      DecideJob(job, model,
                                {.threads = request_.threads,
                                 .evaluate_sequences = request_.evaluate_sequences,
-                                .scratch = CollectiveScratch}));
+                                .scratch = CollectiveScratch,
+                                .costs = request_.costs}));
     const program::Mesh mesh{.sizes = decided.decision.plan.groups};
     std::vector<program::StagePrograms> stages;
     for (int s = 0; s < mesh.sizes.pipeline; ++s) {

@@ -472,12 +472,15 @@ absl::StatusOr<StagePrograms> ComposeStage(const Decision& decision, int stage,
   const Plan& plan = decision.plan;
   const bool streams = plan.places.parameters.beyond_device() && plan.streaming.resident == 0;
   if (!streams || plan.device_limit == 0) return StageComposer(decision, stage, update).Run();
-  return WithinLimit<StagePrograms>(
-      plan.device_limit, static_cast<int>(decision.graph.layers.size()), [&](int resident) {
-        Decision with = decision;
-        with.plan.streaming.resident = resident;
-        return StageComposer(with, stage, update).Run();
-      });
+  Decision with = decision;
+  const auto fits = [&](int resident) -> absl::StatusOr<bool> {
+    with.plan.streaming.resident = resident;
+    ASSIGN_OR_RETURN(const StagePrograms made, StageComposer(with, stage, update).Run());
+    return made.set.arena_bytes[static_cast<int>(Tier::kDevice)] <= plan.device_limit;
+  };
+  ASSIGN_OR_RETURN(with.plan.streaming.resident,
+                   MostResident(static_cast<int>(decision.graph.layers.size()), fits));
+  return StageComposer(with, stage, update).Run();
 }
 
 absl::StatusOr<std::vector<StagePrograms>> Compose(LayerGraph graph, const Plan& plan,

@@ -317,7 +317,12 @@ absl::StatusOr<DecodePrograms> BuildStage(const LayerGraph& graph, const DecodeO
   };
   const bool streams = options.parameters.beyond_device() && options.streaming.resident == 0;
   if (!streams || options.device_limit == 0) return build(options.streaming.resident);
-  return WithinLimit<DecodePrograms>(options.device_limit, part.end - part.first, build);
+  const auto fits = [&](int resident) -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const DecodePrograms made, build(resident));
+    return made.set.arena_bytes[static_cast<int>(Tier::kDevice)] <= options.device_limit;
+  };
+  ASSIGN_OR_RETURN(const int resident, MostResident(part.end - part.first, fits));
+  return build(resident);
 }
 
 }  // namespace

@@ -2,41 +2,30 @@
 #ifndef STRATA_PROGRAM_COMPOSE_WITHIN_LIMIT_H_
 #define STRATA_PROGRAM_COMPOSE_WITHIN_LIMIT_H_
 
-#include <cstdint>
 #include <functional>
-#include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/status_macros.h"
 #include "program/compose/plan.h"
 
 namespace strata::program {
 
-// Programs (StagePrograms, DecodePrograms) built with as many resident layers of `layers` as the
-// limit allows, but one less than all (which the device would hold as well without streaming);
-// where it does not allow one, with what a single use needs.
-template <typename Programs>
-absl::StatusOr<Programs> WithinLimit(
-    int64_t limit, int layers, const std::function<absl::StatusOr<Programs>(int resident)>& build) {
-  const auto fits = [&](const absl::StatusOr<Programs>& made) {
-    return made.ok() && made->set.arena_bytes[static_cast<int>(Tier::kDevice)] <= limit;
-  };
-  absl::StatusOr<Programs> best = build(Streaming::kAllButOne);
-  if (!best.ok() || fits(best)) return best;
-  best = build(1);
-  if (!best.ok()) return best;
-  if (!fits(best)) return build(Streaming::kOneUse);
+// Streaming::resident: as many of `layers` as fit, but one less than all (which the device would
+// hold as well without streaming); where not even one does, what a single use needs. Errors: those
+// of `fits`.
+inline absl::StatusOr<int> MostResident(
+    int layers, const std::function<absl::StatusOr<bool>(int resident)>& fits) {
+  ASSIGN_OR_RETURN(bool fit, fits(Streaming::kAllButOne));
+  if (fit) return Streaming::kAllButOne;
+  ASSIGN_OR_RETURN(fit, fits(1));
+  if (!fit) return Streaming::kOneUse;
   int least = 1, most = layers;
   while (most - least > 1) {
     const int middle = least + (most - least) / 2;
-    absl::StatusOr<Programs> made = build(middle);
-    if (fits(made)) {
-      best = std::move(made);
-      least = middle;
-    } else {
-      most = middle;
-    }
+    ASSIGN_OR_RETURN(fit, fits(middle));
+    (fit ? least : most) = middle;
   }
-  return best;
+  return least;
 }
 
 }  // namespace strata::program

@@ -66,6 +66,11 @@ struct RankTimeline {
   // Per step: busy on the compute stream; compute stood and waited for an action of this purpose;
   // busy on all other streams. As the engine tells them of a step that was run.
   std::array<double, kPurposeCount> compute{}, exposed{}, background{};
+
+  // Compute stood and waited for bytes from other tiers.
+  double stall_seconds() const {
+    return exposed[static_cast<int>(Purpose::kFetch)] + exposed[static_cast<int>(Purpose::kStash)];
+  }
 };
 
 struct Timeline {

@@ -74,6 +74,9 @@ checkpoint: {{every_steps: {EVERY}}}
         for path in paths.values():
             self.assertGreaterEqual(path["total_read_bytes"], path["read_bytes"])
             self.assertGreater(path["total_written_bytes"], 0)
+        for kind in ("read", "write"):
+            stalls = sum(transfers.get(f"{by}-{kind}", {}).get("stall_seconds", 0) for by in ("ssd", "update"))
+            self.assertAlmostEqual(sum(path[f"{kind}_stall_seconds"] for path in paths.values()), stalls)
         self.assertGreater(memory["ssd"]["write_rate"], 0, "the first step alone is not paced")
         for tier in ("device", "host"):
             fixed = memory[tier]["locked_bytes"] == memory[tier]["arena_bytes"]

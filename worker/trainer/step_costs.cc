@@ -2,19 +2,25 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/host_name.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "kernels/isa.h"
 #include "planner/cost/disk_choice.h"
 #include "planner/cost/profile_cost_model.h"
+#include "planner/job/job_plan.h"
 
 namespace strata::worker {
 
 absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task) {
   if (!task.has_profile()) return std::unique_ptr<program::CostModel>();
+  if (planner::OnAccelerator(task.job())) {
+    return absl::FailedPreconditionError("the profile is of kernels on this machine's processor");
+  }
   ASSIGN_OR_RETURN(const v1::RankProfile* const measured,
                    planner::FindRanks(task.profile(), {.host = common::HostName(),
                                                        .isa = kernels::IsaName(),
@@ -29,14 +35,67 @@ absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTas
   return std::make_unique<planner::ProfileCostModel>(*measured, &disks);
 }
 
+NamedCosts BestCostsOf(const v1::TrainerTask& task) {
+  absl::StatusOr<std::unique_ptr<program::CostModel>> measured = CostsOf(task);
+  if (measured.ok() && *measured != nullptr) {
+    return {*std::move(measured), "the profile of this machine (strata calibrate)"};
+  }
+  return {std::make_unique<program::RateCostModel>(
+              planner::OrdinaryRates(planner::OnAccelerator(task.job()))),
+          measured.ok()
+              ? "assumed rates: this machine has not been measured (strata calibrate)"
+              : absl::StrCat("assumed rates: ", std::string(measured.status().message()))};
+}
+
+namespace {
+
+std::string StreamText(const planner::StreamChoice& choice) {
+  auto [resident, moved] = choice.chosen.streaming;
+  if (resident == program::Streaming::kOneUse) return "what one use at a time needs";
+  if (resident == program::Streaming::kAllButOne) resident = choice.layers - 1;
+  return absl::StrCat("{resident: ", resident, ", moved: ", moved, "} of ", choice.layers,
+                      " layers");
+}
+
+std::string SecondsAndBytes(const planner::StreamChoice::Look& look) {
+  return absl::StrCat(common::FormatShortSeconds(look.seconds), " a step and ",
+                      common::FormatBytes(static_cast<double>(look.device_bytes)));
+}
+
+}  // namespace
+
+void TellStreaming(const v1::TrainerTask& task, const planner::StreamChoice& choice,
+                   v1::JobPlan& plan) {
+  const planner::StreamChoice::Look& chosen = choice.chosen;
+  std::string text = absl::StrCat("memory.stream: auto is ", StreamText(choice), ": ");
+  if (choice.limited) {
+    absl::StrAppend(&text, "as much as memory.device allows, ",
+                    common::FormatBytes(static_cast<double>(chosen.device_bytes)));
+  } else {
+    if (chosen.streaming == choice.most.streaming) {
+      absl::StrAppend(&text, "fewer resident layers would take more than ",
+                      100 * planner::kStreamSlowDown, " % longer");
+    } else {
+      absl::StrAppend(&text, "the fewest resident layers that take at most ",
+                      100 * planner::kStreamSlowDown, " % longer than all but one (",
+                      SecondsAndBytes(choice.most), ")");
+    }
+    absl::StrAppend(&text, "; ", SecondsAndBytes(chosen), " of the device are predicted, ",
+                    common::FormatShortSeconds(chosen.stall_seconds),
+                    " of the step waiting for other tiers, by ", BestCostsOf(task).name);
+  }
+  v1::Notice& notice = *plan.add_notices();
+  notice.set_severity(v1::Notice::SEVERITY_INFO);
+  notice.set_text(std::move(text));
+}
+
 namespace {
 
 constexpr double kWorthTelling = 0.05;  // of a step
 
 // A notice where compute waits long for what moves between tiers.
 void TellStall(const program::RankTimeline& rank, v1::JobPlan& plan) {
-  const double stall = rank.exposed[static_cast<int>(program::Purpose::kFetch)] +
-                       rank.exposed[static_cast<int>(program::Purpose::kStash)];
+  const double stall = rank.stall_seconds();
   if (stall < kWorthTelling * rank.step_seconds) return;
   v1::Notice& notice = *plan.add_notices();
   notice.set_severity(v1::Notice::SEVERITY_INFO);

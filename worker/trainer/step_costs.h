@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/job/stream_choice.h"
 #include "program/ir/mesh.h"
 #include "program/ir/program.h"
 #include "program/readers/timeline.h"
@@ -18,6 +19,19 @@ namespace strata::worker {
 // this host, these kernels, or these numbers of ranks and threads, or has no rates of the disks of
 // the job's SSD tier.
 absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task);
+
+// What seconds come from, and its name for people.
+struct NamedCosts {
+  std::unique_ptr<program::CostModel> model;
+  std::string name;
+};
+// Those of CostsOf where there are such, else rates of an ordinary machine. The same on all ranks:
+// a task has a profile where all its ranks are on one machine.
+NamedCosts BestCostsOf(const v1::TrainerTask& task);
+
+// Puts into the plan how many layers are resident, and why.
+void TellStreaming(const v1::TrainerTask& task, const planner::StreamChoice& choice,
+                   v1::JobPlan& plan);
 
 // Puts what the timeline says of a training step into the plan, or a notice of why there is
 // nothing. `stages`: laid out. Without a profile it does nothing.

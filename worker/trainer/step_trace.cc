@@ -126,24 +126,6 @@ absl::StatusOr<std::unique_ptr<TraceFile>> Create(const std::string& job_directo
   return TraceFile::Create(job_directory, head, std::min(kMost, kTracedSteps * actions));
 }
 
-// What the timeline's seconds come from, and its name for people.
-struct Costs {
-  std::unique_ptr<program::CostModel> model;
-  std::string name;
-};
-
-// By this machine's profile where there is one for this task; else rates of an ordinary machine.
-Costs BestCostsOf(const v1::TrainerTask& task) {
-  absl::StatusOr<std::unique_ptr<program::CostModel>> measured = CostsOf(task);
-  if (measured.ok() && *measured != nullptr) {
-    return {*std::move(measured), "the profile of this machine (strata calibrate)"};
-  }
-  return {std::make_unique<program::RateCostModel>(program::Rates{}),
-          measured.ok()
-              ? "assumed rates: this machine has not been measured (strata calibrate)"
-              : absl::StrCat("assumed rates: ", std::string(measured.status().message()))};
-}
-
 // When the last walked step's computation begins.
 double BeginOf(const program::RankTimes& times, size_t first) {
   const std::vector<program::Action>& actions = times.expanded->actions;
@@ -230,7 +212,7 @@ void WritePrediction(const TaskContext& context,
                      const std::vector<const program::ProgramSet*>& stages,
                      const program::Mesh& mesh) {
   if (!IsTraced(context) || stages.empty()) return;
-  const Costs costs = BestCostsOf(context.task);
+  const NamedCosts costs = BestCostsOf(context.task);
   absl::StatusOr<v1::PredictedTrace> predicted = PredictTrace(stages, mesh, *costs.model);
   absl::Status status = predicted.status();
   if (status.ok()) {

@@ -366,6 +366,7 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   }
   RETURN_IF_ERROR(CheckLimits(task, stages));
   DescribeArenas(stages, program.mesh, plan);
+  if (program.stream.has_value()) TellStreaming(task, *program.stream, plan);
   RETURN_IF_ERROR(PredictStep(task, stages, program.mesh, plan));
   RETURN_IF_ERROR(FindStartingPoint(task, plan));
   if (BeginsWithWeights(task, plan)) RETURN_IF_ERROR(CheckBaseWeights(task.job().model()));

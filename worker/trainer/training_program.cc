@@ -13,6 +13,7 @@
 #include "worker/engine/communication_binding.h"
 #include "worker/trainer/plan_digest.h"
 #include "worker/trainer/rank_mesh.h"
+#include "worker/trainer/step_costs.h"
 
 namespace strata::worker {
 namespace {
@@ -87,11 +88,13 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
     result.evaluate_sequences = std::min(job.evaluate().sequences(), corpus.validation.windows());
   }
   ASSIGN_OR_RETURN(result.mesh, MeshOf(planner::PlanOf(job).groups, task));
+  const NamedCosts costs = BestCostsOf(task);
   ASSIGN_OR_RETURN(planner::DecidedJob made,
                    planner::DecideJob(job, result.model,
                                       {.threads = task.threads(),
                                        .evaluate_sequences = result.evaluate_sequences,
-                                       .scratch = CollectiveScratchBytes}));
+                                       .scratch = CollectiveScratchBytes,
+                                       .costs = costs.model.get()}));
   decided.decision = std::move(made.decision);
   decided.update = std::move(made.update);
   const program::Plan& plan = decided.decision.plan;
@@ -102,6 +105,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
     result.constant_rows = {{.count = made.rope_table_rows}};
   }
   result.parameters = made.parameters;
+  result.stream = made.stream;
   result.loss_scaling = plan.loss_scaling;
   result.constants = decided.decision.graph.constants;
   result.digest =

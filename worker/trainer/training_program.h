@@ -3,6 +3,7 @@
 #define STRATA_WORKER_TRAINER_TRAINING_PROGRAM_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "data/corpus.h"
 #include "model/model_spec.h"
 #include "model/optimizer/schedule.h"
+#include "planner/job/stream_choice.h"
 #include "program/compose/composer.h"
 #include "program/ir/context_rows.h"
 #include "program/ir/mesh.h"
@@ -26,11 +28,12 @@ struct TrainingProgram {
   int64_t sequence = 0;
   int64_t global_batch = 0;
   program::Mesh mesh;
-  int64_t parameters = 0;                 // of the model
-  bool loss_scaling = false;              // dynamic
-  program::Leaves leaves;                 // which samples are whose
-  int64_t evaluate_sequences = 0;         // 0: no validation
-  program::EvaluateShape evaluate_shape;  // how they are spread over the rows of losses
+  int64_t parameters = 0;                       // of the model
+  bool loss_scaling = false;                    // dynamic
+  std::optional<planner::StreamChoice> stream;  // where the job leaves it open
+  program::Leaves leaves;                       // which samples are whose
+  int64_t evaluate_sequences = 0;               // 0: no validation
+  program::EvaluateShape evaluate_shape;        // how they are spread over the rows of losses
   // Of each sequence the rows that the rank has, and the positions of the constants' rows.
   std::vector<program::ContextRun> own_rows, constant_rows;
   std::vector<program::Constant> constants;
