@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/matmul_implementation.h"
+#include "kernels/cpu/tiles_work.h"
 #include "kernels/isa.h"
 
 namespace strata::kernels {
