@@ -22,7 +22,9 @@ Rows Load(const BFloat16* from, int64_t ld, int64_t rows, int64_t columns) {
   constexpr int64_t kAhead = 512;  // numbers
   Rows result;
   for (int64_t i = 0; i < kRows; ++i) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + i * ld + kAhead), _MM_HINT_T0);
+    if (columns > kAhead) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + i * ld + kAhead), _MM_HINT_T0);
+    }
     result[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * ld) : _mm512_setzero_si512();
   }
   return result;
