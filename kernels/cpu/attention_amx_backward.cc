@@ -313,6 +313,9 @@ class BackwardGroup {
   void WriteKeysAndValues() const {
     for (int64_t i = 0; i < keys_; ++i) {
       const int64_t at = KeyAt(key_ + i);
+      const int64_t soon = KeyAt(std::min(key_ + i + kHalf, problem_.keys - 1));
+      PrefetchRow(size_, problem_.dk + soon);
+      PrefetchRow(size_, problem_.dv + soon);
       for (int64_t d = 0; d < sizes_.padded; d += kHalf) {
         const int64_t from = i / kPanel * kPanel * sizes_.padded + d / kPanel * kBlock +
                              InBlock(i % kPanel, d / kHalf % 2);
@@ -327,6 +330,9 @@ class BackwardGroup {
   // A panel of rows.
   void WriteQueries() const {
     const float* panel = scratch_.dqueries + first_ * sizes_.padded;
+    for (int64_t i = kPanel; i < std::min(2 * kPanel, all_rows_ - first_); ++i) {
+      PrefetchRow(size_, problem_.dq + QueryAt(i));
+    }
     for (int64_t d = 0; d < sizes_.padded; d += kHalf) {
       for (int64_t half = 0; half < 2; ++half) {
         const float* from = panel + d / kPanel * kBlock + InBlock(d % kPanel, half);
