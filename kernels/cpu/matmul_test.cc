@@ -102,6 +102,16 @@ TEST(Matmul, ImpossibleShapesAreRefused) {
       absl::StatusCode::kInvalidArgument);
 }
 
+// Where the library is slow.
+TEST(Matmul, DeepAndTransposedProductsOfF32_AreOurOwn) {
+  for (const MatmulShape& shape : {MatmulShape{.m = 16, .n = 16, .k = 8192},
+                                   MatmulShape{.m = 16, .n = 16, .k = 64, .trans_a = true}}) {
+    const auto plan = MatmulPlan::Create(shape, 1);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->backend(), MatmulBackend::kOwn);
+  }
+}
+
 TEST(Matmul, AProductOfAnotherTypeOfSixteenBitsIsRefused) {
   const MatmulShape shape = {
       .m = 2, .n = 2, .k = 2, .type = NumberType::kBF16, .out_type = NumberType::kF16};
