@@ -13,7 +13,8 @@
 
 namespace strata::kernels::avx512::amx {
 
-// Of a thread; less than what attention by lanes of AVX-512 needs for the same heads.
+// Of a thread; no more than attention by lanes of AVX-512 needs at most for heads of that size,
+// which is what ops/ reserves.
 int64_t AttentionForwardFloats(int64_t head_size);
 void AttentionForward(const Context& context, const AttentionProblem<BFloat16>& problem,
                       float* workspace);
