@@ -59,7 +59,8 @@ struct Scratch {
   }
 };
 
-// Consecutive panels, as far as some are there.
+// From the first to the last panel added. Neither end of what rows see falls from row to row, so
+// that all between are added too.
 struct PanelRange {
   int64_t begin = kMostPanels, end = 0;
   bool any() const { return begin < end; }
@@ -167,10 +168,7 @@ class BackwardGroup {
       Prefetch(k);
       PanelRange sees;  // panels of rows that see these keys
       for (int64_t p = 0; p < row_panels; ++p) {
-        if (!sights_[p].Any(key_ + k)) {
-          ClearBlocks(k, p);
-          continue;
-        }
+        if (!sights_[p].Any(key_ + k)) continue;
         sees.Add(p);
         seen[p].Add(k / kPanel);
         ScoreBlock(k, p);
@@ -204,16 +202,6 @@ class BackwardGroup {
   // Of a panel of rows, the block of the keys from k on.
   BFloat16* DScoreColumns(int64_t k, int64_t row_panel) const {
     return scratch_.dscore_columns + row_panel * sizes_.keys * kPanel + k * kPanel;
-  }
-
-  // Rows that see none of the keys from k on: products over the tile may go across them.
-  void ClearBlocks(int64_t k, int64_t row_panel) const {
-    for (BFloat16* block : {scratch_.probabilities + row_panel * kBlock,
-                            scratch_.dscores + row_panel * kBlock, DScoreColumns(k, row_panel)}) {
-      for (int64_t i = 0; i < kBlock; i += kPanel) {
-        _mm512_storeu_si512(block + i, _mm512_setzero_si512());
-      }
-    }
   }
 
   // P = exp(S - lse), dS = P * (dP - delta) of the keys from k on and a panel of rows.
