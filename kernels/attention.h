@@ -27,7 +27,8 @@ struct AttentionShape {
 };
 
 // T is float, BFloat16 or Float16: what is read becomes float, sums are float, and what is written
-// is rounded once.
+// is rounded once. On CPUs whose AMX works, BFloat16 is multiplied as it is: probabilities and
+// gradients of scores are rounded to it for that.
 
 // `positions` of the kernels that have it: a row's place inside its document, at least 0, for rows
 // that several documents share; row t of a sequence then sees rows [t - positions[t], t] of it.

@@ -177,40 +177,51 @@ class Bench final : public BenchHarness {
       Model m = model;
       m.kv_heads = kv_heads;
       const std::string name = "attention/" + m.name + "/kv" + std::to_string(kv_heads);
-      if (!Wanted(name)) continue;
-      const AttentionShape shape = {m.rows / m.sequence, m.sequence, m.heads, m.kv_heads,
-                                    m.head_size()};
-      Buffers buffers;
-      float* qkv = buffers.Get(m.rows * m.qkv(), 0.5f);
-      float* out = buffers.Get(m.rows * m.hidden);
-      float* lse = buffers.Get(m.rows * m.heads);
-      float* dqkv = buffers.Get(m.rows * m.qkv());
-      void* workspace = buffers.Workspace(
-          std::max(AttentionForwardWorkspaceBytes(shape, pool_.threads()),
-                   AttentionBackwardWorkspaceBytes<float>(shape, pool_.threads())));
-      // Two products over the causal half; five in the backward.
-      const double product = 1.0 * m.rows * (m.sequence + 1) * m.hidden;
-      const double bytes = 4.0 * m.rows * (m.qkv() + m.hidden);
-      Measure(name + "/forward", 2 * product, bytes,
-              [&] { AttentionForward(context_, shape, qkv, nullptr, out, lse, workspace); });
-      Measure(name + "/backward", 5 * product, 2 * bytes, [&] {
-        AttentionBackward(context_, shape, out, qkv, out, lse, nullptr, dqkv, workspace);
-      });
-      // The same rows as documents, whose products are so much smaller.
-      constexpr int64_t kDocument = 64;
-      std::vector<int32_t> positions(m.rows);
-      for (int64_t i = 0; i < m.rows; ++i) {
-        positions[i] = static_cast<int32_t>(i % m.sequence % kDocument);
-      }
-      const double inside = 1.0 * m.rows * (kDocument + 1) * m.hidden;
-      Measure(name + "/documents/forward", 2 * inside, bytes, [&] {
-        AttentionForward(context_, shape, qkv, positions.data(), out, lse, workspace);
-      });
-      Measure(name + "/documents/backward", 5 * inside, 2 * bytes, [&] {
-        AttentionBackward(context_, shape, out, qkv, out, lse, positions.data(), dqkv, workspace);
-      });
+      AttentionOf<float>(m, name);
+      AttentionOf<BFloat16>(m, name + "/bf16");
     }
     Decode(model);
+  }
+
+  template <typename T>
+  void AttentionOf(const Model& m, const std::string& name) {
+    if (!Wanted(name)) return;
+    const AttentionShape shape = {m.rows / m.sequence, m.sequence, m.heads, m.kv_heads,
+                                  m.head_size()};
+    Buffers buffers;
+    const auto get = [&](int64_t count, float value) {
+      float* floats = buffers.Get(count, value);
+      auto* numbers = reinterpret_cast<T*>(buffers.Get(count));
+      for (int64_t i = 0; i < count; ++i) numbers[i] = FromFloat<T>(floats[i]);
+      return numbers;
+    };
+    const T* qkv = get(m.rows * m.qkv(), 0.5F);
+    T* out = get(m.rows * m.hidden, 0.01F);
+    float* lse = buffers.Get(m.rows * m.heads);
+    T* dqkv = get(m.rows * m.qkv(), 0.01F);
+    void* workspace =
+        buffers.Workspace(std::max(AttentionForwardWorkspaceBytes(shape, pool_.threads()),
+                                   AttentionBackwardWorkspaceBytes<T>(shape, pool_.threads())));
+    // Two products over the causal half; five in the backward.
+    const double product = 1.0 * m.rows * (m.sequence + 1) * m.hidden;
+    const double bytes = static_cast<double>(sizeof(T)) * m.rows * (m.qkv() + m.hidden);
+    Measure(name + "/forward", 2 * product, bytes,
+            [&] { AttentionForward(context_, shape, qkv, nullptr, out, lse, workspace); });
+    Measure(name + "/backward", 5 * product, 2 * bytes, [&] {
+      AttentionBackward(context_, shape, out, qkv, out, lse, nullptr, dqkv, workspace);
+    });
+    // The same rows as documents, whose products are so much smaller.
+    constexpr int64_t kDocument = 64;
+    std::vector<int32_t> positions(m.rows);
+    for (int64_t i = 0; i < m.rows; ++i) {
+      positions[i] = static_cast<int32_t>(i % m.sequence % kDocument);
+    }
+    const double inside = 1.0 * m.rows * (kDocument + 1) * m.hidden;
+    Measure(name + "/documents/forward", 2 * inside, bytes,
+            [&] { AttentionForward(context_, shape, qkv, positions.data(), out, lse, workspace); });
+    Measure(name + "/documents/backward", 5 * inside, 2 * bytes, [&] {
+      AttentionBackward(context_, shape, out, qkv, out, lse, positions.data(), dqkv, workspace);
+    });
   }
 
   void Decode(const Model& m) {

@@ -368,7 +368,7 @@ void AttentionDelta(const Context& context, const AttentionShape& shape, const T
 }
 
 template <typename T>
-int64_t AttentionBackwardFloatsPerThread(const AttentionShape& shape, int64_t rows) {
+int64_t AttentionBackwardLanesFloats(const AttentionShape& shape, int64_t rows) {
   const TileSizes sizes(shape.head_size);
   return Scratch(QueryTiling(shape.heads, shape.kv_heads, sizes.rows), sizes,
                  kSumsApart<T> ? rows : 0, nullptr)
@@ -376,67 +376,16 @@ int64_t AttentionBackwardFloatsPerThread(const AttentionShape& shape, int64_t ro
 }
 
 template <typename T>
-void RunAttentionBackward(const Context& context, const AttentionBackwardProblem<T>& problem,
-                          float* workspace) {
+void AttentionBackwardByLanes(const Context& context, const AttentionBackwardProblem<T>& problem,
+                              float* workspace) {
   const AttentionShape shape = {
       .heads = problem.heads, .kv_heads = problem.kv_heads, .head_size = problem.head_size};
-  const int64_t floats = STRATA_ISA::AttentionBackwardFloatsPerThread<T>(shape, problem.rows);
+  const int64_t floats = STRATA_ISA::AttentionBackwardLanesFloats<T>(shape, problem.rows);
   context.pool->ParallelFor(problem.batch * problem.kv_heads, [&](int64_t task, int thread) {
     BackwardGroup<T>(problem, task / problem.kv_heads, task % problem.kv_heads,
                      workspace + thread * floats)
         .Run();
   });
-}
-
-namespace {
-
-int64_t DeltaFloats(const AttentionShape& shape) {
-  return RoundUp(shape.batch * shape.heads * shape.sequence, 16);
-}
-
-}  // namespace
-
-template <typename T>
-int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads) {
-  return (DeltaFloats(shape) +
-          STRATA_ISA::AttentionBackwardFloatsPerThread<T>(shape, shape.sequence) * threads) *
-         static_cast<int64_t>(sizeof(float));
-}
-
-template <typename T>
-void AttentionBackward(const Context& context, const AttentionShape& shape, const T* dout,
-                       const T* qkv, const T* out, const float* lse, const int32_t* positions,
-                       T* dqkv, void* workspace) {
-  float* delta = static_cast<float*>(workspace);
-  STRATA_ISA::AttentionDelta(context, shape, dout, out, delta);
-  const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-  const int64_t k = shape.heads * shape.head_size, v = k + shape.kv_heads * shape.head_size;
-  const AttentionBackwardProblem<T> problem = {
-      .batch = shape.batch,
-      .rows = shape.sequence,
-      .offset = 0,
-      .keys = shape.sequence,
-      .heads = shape.heads,
-      .kv_heads = shape.kv_heads,
-      .head_size = shape.head_size,
-      .scores = shape.scores,
-      .q = qkv,
-      .k = qkv + k,
-      .v = qkv + v,
-      .dq = dqkv,
-      .dk = dqkv + k,
-      .dv = dqkv + v,
-      .q_row = row,
-      .q_batch = shape.sequence * row,
-      .kv_row = row,
-      .kv_batch = shape.sequence * row,
-      .dout = dout,
-      .out_batch = shape.sequence * shape.heads * shape.head_size,
-      .lse = lse,
-      .delta = delta,
-      .lse_rows = shape.sequence,
-      .sight = {.positions = positions, .batch = shape.sequence, .window = shape.scores.window}};
-  STRATA_ISA::RunAttentionBackward(context, problem, delta + DeltaFloats(shape));
 }
 
 }  // namespace strata::kernels::STRATA_ISA
@@ -445,11 +394,8 @@ namespace strata::kernels {
 
 STRATA_KERNEL(void, AttentionDelta, const Context&, const AttentionShape&, const T*, const T*,
               float*)
-STRATA_KERNEL(int64_t, AttentionBackwardFloatsPerThread, const AttentionShape&, int64_t)
-STRATA_KERNEL(void, RunAttentionBackward, const Context&, const AttentionBackwardProblem<T>&,
+STRATA_KERNEL(int64_t, AttentionBackwardLanesFloats, const AttentionShape&, int64_t)
+STRATA_KERNEL(void, AttentionBackwardByLanes, const Context&, const AttentionBackwardProblem<T>&,
               float*)
-STRATA_KERNEL(int64_t, AttentionBackwardWorkspaceBytes, const AttentionShape&, int)
-STRATA_KERNEL(void, AttentionBackward, const Context&, const AttentionShape&, const T*, const T*,
-              const T*, const float*, const int32_t*, T*, void*)
 
 }  // namespace strata::kernels

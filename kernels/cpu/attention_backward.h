@@ -33,9 +33,16 @@ struct AttentionBackwardProblem {
 // Of a thread, for at most `rows` query rows per sequence.
 template <typename T>
 int64_t AttentionBackwardFloatsPerThread(const AttentionShape& shape, int64_t rows);
+// By AMX tiles or by lanes, as the forward.
 template <typename T>
 void RunAttentionBackward(const Context& context, const AttentionBackwardProblem<T>& problem,
                           float* workspace);
+
+template <typename T>
+int64_t AttentionBackwardLanesFloats(const AttentionShape& shape, int64_t rows);
+template <typename T>
+void AttentionBackwardByLanes(const Context& context, const AttentionBackwardProblem<T>& problem,
+                              float* workspace);
 
 }  // namespace strata::kernels
 

@@ -301,19 +301,19 @@ class ForwardTile {
 
 }  // namespace
 
-int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size) {
+int64_t AttentionForwardLanesFloats(int64_t heads, int64_t kv_heads, int64_t head_size) {
   const TileSizes sizes(head_size);
   return Scratch(QueryTiling(heads, kv_heads, sizes.rows), sizes, nullptr).floats;
 }
 
 template <typename T>
-void RunAttentionForward(const Context& context, const AttentionProblem<T>& problem,
-                         float* workspace) {
+void AttentionForwardByLanes(const Context& context, const AttentionProblem<T>& problem,
+                             float* workspace) {
   const QueryTiling tiling(problem.heads, problem.kv_heads, TileSizes(problem.head_size).rows);
   const int64_t tiles = CeilDiv(problem.rows, tiling.positions);
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t floats =
-      AttentionForwardFloatsPerThread(problem.heads, problem.kv_heads, problem.head_size);
+      AttentionForwardLanesFloats(problem.heads, problem.kv_heads, problem.head_size);
   context.pool->ParallelFor(tiles * groups, [&](int64_t task, int thread) {
     // Tasks that follow each other share keys and values; the tile that sees most of them is first.
     const int64_t tile = tiles - 1 - task % tiles;
@@ -324,49 +324,11 @@ void RunAttentionForward(const Context& context, const AttentionProblem<T>& prob
   });
 }
 
-int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads) {
-  return AttentionForwardFloatsPerThread(shape.heads, shape.kv_heads, shape.head_size) * threads *
-         static_cast<int64_t>(sizeof(float));
-}
-
-template <typename T>
-void AttentionForward(const Context& context, const AttentionShape& shape, const T* qkv,
-                      const int32_t* positions, T* out, float* lse, void* workspace) {
-  const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-  const T* k = qkv + shape.heads * shape.head_size;
-  const T* v = k + shape.kv_heads * shape.head_size;
-  const AttentionProblem<T> problem = {
-      .batch = shape.batch,
-      .rows = shape.sequence,
-      .offset = 0,
-      .keys = shape.sequence,
-      .heads = shape.heads,
-      .kv_heads = shape.kv_heads,
-      .head_size = shape.head_size,
-      .scores = shape.scores,
-      .q = qkv,
-      .k = k,
-      .v = v,
-      .q_row = row,
-      .q_batch = shape.sequence * row,
-      .kv_row = row,
-      .kv_batch = shape.sequence * row,
-      .out = out,
-      .out_batch = shape.sequence * shape.heads * shape.head_size,
-      .lse = lse,
-      .lse_rows = shape.sequence,
-      .sight = {.positions = positions, .batch = shape.sequence, .window = shape.scores.window}};
-  STRATA_ISA::RunAttentionForward(context, problem, static_cast<float*>(workspace));
-}
-
 }  // namespace strata::kernels::STRATA_ISA
 
 namespace strata::kernels {
 
-STRATA_KERNEL(void, RunAttentionForward, const Context&, const AttentionProblem<T>&, float*)
-STRATA_KERNEL(void, AttentionForward, const Context&, const AttentionShape&, const T*,
-              const int32_t*, T*, float*, void*)
-STRATA_PLAIN_KERNEL(int64_t, AttentionForwardFloatsPerThread, int64_t, int64_t, int64_t)
-STRATA_PLAIN_KERNEL(int64_t, AttentionForwardWorkspaceBytes, const AttentionShape&, int)
+STRATA_PLAIN_KERNEL(int64_t, AttentionForwardLanesFloats, int64_t, int64_t, int64_t)
+STRATA_KERNEL(void, AttentionForwardByLanes, const Context&, const AttentionProblem<T>&, float*)
 
 }  // namespace strata::kernels

@@ -30,10 +30,16 @@ struct AttentionProblem {
   Sight sight;
 };
 
+// By AMX tiles where these work and rows fill some, else by lanes.
 int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size);
 template <typename T>
 void RunAttentionForward(const Context& context, const AttentionProblem<T>& problem,
                          float* workspace);
+
+int64_t AttentionForwardLanesFloats(int64_t heads, int64_t kv_heads, int64_t head_size);
+template <typename T>
+void AttentionForwardByLanes(const Context& context, const AttentionProblem<T>& problem,
+                             float* workspace);
 
 }  // namespace strata::kernels
 

@@ -9,9 +9,8 @@ namespace {
 using testing::Doubles;
 using testing::Floats;
 
-using reference::QkvColumns;
-
 using reference::Positions;
+using reference::QkvColumns;
 
 // out, then lse.
 Doubles ReferenceForward(const AttentionShape& s, const Doubles& qkv,
@@ -234,45 +233,54 @@ TEST(Attention, BackwardOfCappedScoresInAWindowMatchesFiniteDifferences) {
                        1e-7);
 }
 
+// Results are those of the rounded operands, rounded once: half a unit of the last place, and what
+// rounding `out` does to delta. Tiles round probabilities and gradients of scores to bf16 too, by
+// 2^-9 each, which sums of several average.
 template <typename T>
-std::vector<T> Rounded(const Floats& values) {
-  std::vector<T> rounded(values.size());
-  for (size_t i = 0; i < values.size(); ++i) rounded[i] = FromFloat<T>(values[i]);
-  return rounded;
-}
-template <typename T>
-Floats Widened(const std::vector<T>& values) {
-  Floats widened(values.size());
-  for (size_t i = 0; i < values.size(); ++i) widened[i] = ToFloat(values[i]);
-  return widened;
+void CheckSixteenBits(const AttentionShape& s, const Positions& positions, double tolerance) {
+  const auto qkv = testing::RandomOf<T>(s.batch * s.sequence * QkvColumns(s), 1);
+  const auto dout = testing::RandomOf<T>(s.batch * s.sequence * s.heads * s.head_size, 2);
+  const int32_t* of_rows = positions.empty() ? nullptr : positions.data();
+  const size_t rows = s.batch * s.heads * s.sequence;
+  const Floats results = testing::RunWithThreads([&](const Context& context) {
+    const int threads = context.pool->threads();
+    std::vector<T> out(dout.size()), dqkv(qkv.size());
+    Floats lse(rows);
+    testing::Workspace forward(AttentionForwardWorkspaceBytes(s, threads));
+    AttentionForward(context, s, qkv.data(), of_rows, out.data(), lse.data(), forward.get());
+    testing::Workspace backward(AttentionBackwardWorkspaceBytes<T>(s, threads));
+    AttentionBackward(context, s, dout.data(), qkv.data(), out.data(), lse.data(), of_rows,
+                      dqkv.data(), backward.get());
+    return testing::Concat({lse, testing::Back(out), testing::Back(dqkv)});
+  });
+  const auto part = [&](size_t begin, size_t count) {
+    return Floats(results.begin() + begin, results.begin() + begin + count);
+  };
+  const Doubles exact = testing::WidenOf(qkv), weights = testing::WidenOf(dout);
+  const reference::Attention expected = reference::AttentionForward(s, exact, positions);
+  testing::ExpectClose(part(0, rows), expected.lse, 5e-6);
+  testing::ExpectClose(part(rows, dout.size()), expected.out, tolerance);
+  testing::ExpectClose(part(rows + dout.size(), qkv.size()),
+                       reference::AttentionBackward(s, exact, weights, positions), 2 * tolerance);
 }
 
-// Results are those of the rounded operands, rounded once: half a unit of the last place, and what
-// rounding `out` does to delta.
-template <typename T>
-void CheckSixteenBits(double tolerance) {
+TEST(Attention, OfBFloat16_IsThatOfItsOperands) {
   for (const AttentionShape& s : kShapes) {
-    SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " H " << s.heads);
-    const auto qkv = Rounded<T>(testing::Random(s.batch * s.sequence * QkvColumns(s), 1));
-    const auto dout = Rounded<T>(testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2));
-    std::vector<T> out(dout.size()), dqkv(qkv.size());
-    Floats lse(s.batch * s.heads * s.sequence);
-    device::ThreadPool pool(2);
-    const Context context{&pool};
-    testing::Workspace forward(AttentionForwardWorkspaceBytes(s, 2));
-    AttentionForward(context, s, qkv.data(), nullptr, out.data(), lse.data(), forward.get());
-    testing::Workspace backward(AttentionBackwardWorkspaceBytes<T>(s, 2));
-    AttentionBackward(context, s, dout.data(), qkv.data(), out.data(), lse.data(), nullptr,
-                      dqkv.data(), backward.get());
-    const Doubles exact = testing::Widen(Widened(qkv)), weights = testing::Widen(Widened(dout));
-    testing::ExpectClose(Widened(out), reference::AttentionForward(s, exact).out, tolerance);
-    testing::ExpectClose(Widened(dqkv), reference::AttentionBackward(s, exact, weights),
-                         2 * tolerance);
+    for (const Positions& positions :
+         {Positions(), DocumentsOf(s, {2, 1, 97, 3, 50, 1, 1, 200}), RandomDocuments(s, 1)}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "T " << s.sequence << " H " << s.heads << " documents " << positions.size());
+      CheckSixteenBits<BFloat16>(s, positions, 0x1p-8);
+    }
   }
 }
 
-TEST(Attention, OfBFloat16_IsThatOfItsOperands) { CheckSixteenBits<BFloat16>(0x1p-8); }
-TEST(Attention, OfFloat16_IsThatOfItsOperands) { CheckSixteenBits<Float16>(0x1p-11); }
+TEST(Attention, OfFloat16_IsThatOfItsOperands) {
+  for (const AttentionShape& s : kShapes) {
+    SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " H " << s.heads);
+    CheckSixteenBits<Float16>(s, {}, 0x1p-11);
+  }
+}
 
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   const AttentionShape s = {.batch = 1, .sequence = 120, .heads = 1, .kv_heads = 1, .head_size = 8};
@@ -319,6 +327,7 @@ void PutRows(const Floats& rows, const AttentionShape& s, const std::vector<RowS
 
 // Attention by the ranks of a context group: each starts with its own keys and goes on to those of
 // the ranks before it, or takes all in order, of documents from its own on. Gives out, then dqkv.
+template <typename T>
 Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, bool in_order,
                const Floats& qkv, const Floats& dout, const Positions& positions = {}) {
   const int64_t block = s.sequence / (2 * ranks), columns = QkvColumns(s);
@@ -328,15 +337,16 @@ Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, b
   Floats all_out(dout.size()), dqkv(qkv.size());
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const std::vector<RowSpan> own = SpansOf(ranks, rank, block);
-    const Floats own_qkv = RowsOf(qkv, s, own, columns, 0, columns);
-    const Floats own_dout = RowsOf(dout, s, own, q, 0, q);
-    Floats out(own_dout.size(), std::nanf("")), lse(s.batch * s.heads * held.sequence, out[0]);
-    Floats delta(lse.size()), own_dqkv(own_qkv.size(), out[0]);
+    const std::vector<T> own_qkv = testing::As<T>(RowsOf(qkv, s, own, columns, 0, columns));
+    const std::vector<T> own_dout = testing::As<T>(RowsOf(dout, s, own, q, 0, q));
+    const T nan = FromFloat<T>(std::nanf(""));
+    std::vector<T> out(own_dout.size(), nan), own_dqkv(own_qkv.size(), nan);
+    Floats lse(s.batch * s.heads * held.sequence, std::nanf("")), delta(lse.size());
     const Positions own_positions =
         positions.empty() ? Positions() : RowsOf(positions, s, own, 1, 0, 1);
     testing::Workspace forward(AttentionPartForwardWorkspaceBytes(held, context.pool->threads()));
     testing::Workspace backward(
-        AttentionPartBackwardWorkspaceBytes<float>(held, context.pool->threads()));
+        AttentionPartBackwardWorkspaceBytes<T>(held, context.pool->threads()));
     const auto each = [&](auto body) {
       for (int64_t i = 0; i < ranks; ++i) {
         const bool own_first = !positions.empty() || s.scores.window > 0;
@@ -344,33 +354,34 @@ Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, b
         const int64_t of = in_order ? (begin + i) % ranks : (rank - i + ranks) % ranks;
         const std::vector<RowSpan> spans = SpansOf(ranks, of, block);
         const int32_t* of_rows = positions.empty() ? nullptr : own_positions.data();
-        body(AttentionPartShape{held, own, spans, of_rows}, RowsOf(qkv, s, spans, columns, q, kv),
-             i == 0);
+        body(AttentionPartShape{held, own, spans, of_rows},
+             testing::As<T>(RowsOf(qkv, s, spans, columns, q, kv)), i == 0);
       }
     };
-    each([&](const AttentionPartShape& shape, const Floats& keys, bool first) {
+    each([&](const AttentionPartShape& shape, const std::vector<T>& keys, bool first) {
       AttentionPartForward(context, shape, own_qkv.data(), keys.data(), first, out.data(),
                            lse.data(), forward.get());
     });
     AttentionDelta(context, held, own_dout.data(), out.data(), delta.data());
-    each([&](const AttentionPartShape& shape, const Floats& keys, bool first) {
-      Floats dkeys(keys.size(), std::nanf(""));
+    each([&](const AttentionPartShape& shape, const std::vector<T>& keys, bool first) {
+      std::vector<T> dkeys(keys.size(), nan);
       AttentionPartBackward(context, shape, own_dout.data(), own_qkv.data(), keys.data(),
                             lse.data(), delta.data(), first, own_dqkv.data(), dkeys.data(),
                             backward.get());
-      PutRows(dkeys, s, shape.keys, columns, q, kv, true, dqkv);
+      PutRows(testing::Back(dkeys), s, shape.keys, columns, q, kv, true, dqkv);
     });
-    PutRows(out, s, own, q, 0, q, false, all_out);
-    Floats dq;
+    PutRows(testing::Back(out), s, own, q, 0, q, false, all_out);
+    std::vector<T> dq;
     for (size_t i = 0; i < own_dqkv.size(); i += columns) {
       dq.insert(dq.end(), own_dqkv.begin() + i, own_dqkv.begin() + i + q);
     }
-    PutRows(dq, s, own, columns, 0, q, false, dqkv);
+    PutRows(testing::Back(dq), s, own, columns, 0, q, false, dqkv);
   }
   return testing::Concat({all_out, dqkv});
 }
 
-TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
+template <typename T>
+void CheckParts(double tolerance) {
   struct Case {
     AttentionShape shape;
     int64_t ranks;
@@ -398,16 +409,18 @@ TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
        3},
   };
   for (const auto& [s, ranks] : kCases) {
-    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
-    const Floats dout = testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2);
+    const Floats qkv = testing::Back(testing::RandomOf<T>(s.batch * s.sequence * QkvColumns(s), 1));
+    const Floats dout =
+        testing::Back(testing::RandomOf<T>(s.batch * s.sequence * s.heads * s.head_size, 2));
     const Doubles out = reference::AttentionForward(s, testing::Widen(qkv)).out;
     const Doubles expected = testing::Concat(
         {out, reference::AttentionBackward(s, testing::Widen(qkv), testing::Widen(dout))});
     for (const bool in_order : {false, true}) {
       SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " ranks " << ranks << in_order);
-      const Floats result = testing::RunWithThreads(
-          [&](const Context& context) { return ByParts(context, s, ranks, in_order, qkv, dout); });
-      testing::ExpectClose(result, expected, 4e-6);
+      const Floats result = testing::RunWithThreads([&](const Context& context) {
+        return ByParts<T>(context, s, ranks, in_order, qkv, dout);
+      });
+      testing::ExpectClose(result, expected, tolerance);
     }
     for (const uint64_t seed : {1, 2}) {
       const Positions positions = RandomDocuments(s, seed);
@@ -418,24 +431,30 @@ TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
         SCOPED_TRACE(::testing::Message()
                      << "T " << s.sequence << " ranks " << ranks << in_order << " random " << seed);
         device::ThreadPool pool(2);
-        testing::ExpectClose(ByParts({&pool}, s, ranks, in_order, qkv, dout, positions), inside,
-                             4e-6);
+        testing::ExpectClose(ByParts<T>({&pool}, s, ranks, in_order, qkv, dout, positions), inside,
+                             tolerance);
       }
     }
   }
 }
 
+TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) { CheckParts<float>(4e-6); }
+// Each rank's part of keys rounds what stands so far.
+TEST(Attention, OfBFloat16ByTheRanksOfAContextGroup_IsClose) { CheckParts<BFloat16>(0x1p-6); }
+
 // Decodes a sequence in pieces and compares with attention over all of it.
-void CheckDecoding(const ScoreOptions& scores) {
+template <typename T>
+void CheckDecoding(const ScoreOptions& scores, double tolerance) {
   const AttentionShape s = {
       .batch = 2, .sequence = 150, .heads = 6, .kv_heads = 2, .head_size = 20, .scores = scores};
   const int64_t columns = QkvColumns(s), out_columns = s.heads * s.head_size;
-  const Floats qkv = testing::Random(s.batch * s.sequence * columns, 1);
-  const Doubles expected = ReferenceForward(s, testing::Widen(qkv));
+  const auto qkv = testing::RandomOf<T>(s.batch * s.sequence * columns, 1);
+  const Doubles expected = ReferenceForward(s, testing::WidenOf(qkv));
   const Floats result = testing::RunWithThreads([&](const Context& context) {
     constexpr int64_t kCapacity = 160;
-    Floats k_cache(s.batch * kCapacity * s.kv_heads * s.head_size, std::nanf(""));
-    Floats v_cache = k_cache, out(s.batch * s.sequence * out_columns);
+    std::vector<T> k_cache(s.batch * kCapacity * s.kv_heads * s.head_size,
+                           FromFloat<T>(std::nanf("")));
+    std::vector<T> v_cache = k_cache, out(s.batch * s.sequence * out_columns);
     int64_t position = 0;
     for (const int64_t rows : {100, 1, 1, 37, 2, 1, 8}) {
       const DecodeShape decode = {.batch = s.batch,
@@ -446,10 +465,10 @@ void CheckDecoding(const ScoreOptions& scores) {
                                   .kv_heads = s.kv_heads,
                                   .head_size = s.head_size,
                                   .scores = scores};
-      Floats piece(s.batch * rows * columns), piece_out(s.batch * rows * out_columns);
+      std::vector<T> piece(s.batch * rows * columns), piece_out(s.batch * rows * out_columns);
       for (int64_t b = 0; b < s.batch; ++b) {
         std::memcpy(&piece[b * rows * columns], &qkv[(b * s.sequence + position) * columns],
-                    rows * columns * sizeof(float));
+                    rows * columns * sizeof(T));
       }
       testing::Workspace workspace(DecodeAttentionWorkspaceBytes(decode, context.pool->threads()));
       AppendToCache(context, decode, piece.data(), k_cache.data(), v_cache.data());
@@ -457,19 +476,24 @@ void CheckDecoding(const ScoreOptions& scores) {
                       piece_out.data(), workspace.get());
       for (int64_t b = 0; b < s.batch; ++b) {
         std::memcpy(&out[(b * s.sequence + position) * out_columns],
-                    &piece_out[b * rows * out_columns], rows * out_columns * sizeof(float));
+                    &piece_out[b * rows * out_columns], rows * out_columns * sizeof(T));
       }
       position += rows;
     }
     EXPECT_EQ(position, s.sequence);
-    return out;
+    return testing::Back(out);
   });
-  testing::ExpectClose(result, Doubles(expected.begin(), expected.begin() + result.size()), 2e-6);
+  testing::ExpectClose(result, Doubles(expected.begin(), expected.begin() + result.size()),
+                       tolerance);
 }
 
-TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) { CheckDecoding({}); }
+TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) {
+  CheckDecoding<float>({}, 2e-6);
+  CheckDecoding<BFloat16>({}, 0x1p-8);
+}
 TEST(Attention, DecodingWithAWindowAndASoftcapMatchesTheWholeSequence) {
-  CheckDecoding({.window = 33, .softcap = 3, .scale = 0.4F});
+  CheckDecoding<float>({.window = 33, .softcap = 3, .scale = 0.4F}, 2e-6);
+  CheckDecoding<BFloat16>({.window = 33, .softcap = 3, .scale = 0.4F}, 0x1p-8);
 }
 
 }  // namespace

@@ -6,17 +6,23 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/matmul_implementation.h"
+#include "kernels/cpu/tiles_work.h"
 #include "kernels/isa.h"
 
 namespace strata::kernels {
 namespace {
 
+// From here on a product is deep: towards the hidden states of a large vocabulary, for one.
+constexpr int64_t kDeep = 8192;
+
 // What kAuto takes where there are many rows. The library is slow where a is transposed, as in
-// gradients of weights: it multiplies f32 there at 0.6 to 0.9 of our own product's rate.
+// gradients of weights, and where products are deep: it multiplies f32 there at 0.6 to 0.9 of our
+// own product's rate.
 MatmulBackend BestBackend(const MatmulShape& shape) {
   if (SuitsTileMatmul(shape) && TilesWork()) return MatmulBackend::kTiles;
-  const bool library = UsesAvx512() && ((shape.type == NumberType::kF32 && !shape.trans_a) ||
-                                        (shape.type == NumberType::kBF16 && BFloat16Works()));
+  const bool f32 = shape.type == NumberType::kF32 && !shape.trans_a && shape.k < kDeep;
+  const bool library =
+      UsesAvx512() && (f32 || (shape.type == NumberType::kBF16 && BFloat16Works()));
   return library ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
 }
 

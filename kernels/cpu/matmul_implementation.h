@@ -44,7 +44,6 @@ std::unique_ptr<MatmulPlan::Implementation> MakeRowsMatmul(const MatmulShape& sh
 
 // Of bf16, on CPUs whose AMX works; needs kOneDnnScratchBytes per thread. At least 16 rows and
 // columns.
-bool TilesWork();
 bool SuitsTileMatmul(const MatmulShape& shape);
 std::unique_ptr<MatmulPlan::Implementation> MakeTileMatmul(const MatmulShape& shape, int threads);
 

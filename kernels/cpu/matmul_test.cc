@@ -102,6 +102,16 @@ TEST(Matmul, ImpossibleShapesAreRefused) {
       absl::StatusCode::kInvalidArgument);
 }
 
+// Where the library is slow.
+TEST(Matmul, DeepAndTransposedProductsOfF32_AreOurOwn) {
+  for (const MatmulShape& shape : {MatmulShape{.m = 16, .n = 16, .k = 8192},
+                                   MatmulShape{.m = 16, .n = 16, .k = 64, .trans_a = true}}) {
+    const auto plan = MatmulPlan::Create(shape, 1);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->backend(), MatmulBackend::kOwn);
+  }
+}
+
 TEST(Matmul, AProductOfAnotherTypeOfSixteenBitsIsRefused) {
   const MatmulShape shape = {
       .m = 2, .n = 2, .k = 2, .type = NumberType::kBF16, .out_type = NumberType::kF16};
@@ -203,19 +213,18 @@ void CheckTiles(MatmulShape shape) {
   const auto a = random(shape.trans_a ? shape.k : shape.m, shape.lda, 1, BFloat16{});
   const auto b = random(shape.trans_b ? shape.n : shape.k, shape.ldb, 2, BFloat16{});
   const std::vector<Out> c = random(shape.m, shape.ldc, 3, Out{});
-  const auto run = [&](MatmulBackend backend) {
-    return testing::RunWithThreads([&](const Context& context) {
-      const auto plan = MatmulPlan::Create(shape, context.pool->threads(), backend);
-      EXPECT_TRUE(plan.ok()) << plan.status();
-      std::vector<Out> out = c;
-      testing::Workspace workspace(MatmulWorkspaceBytes(shape, context.pool->threads()));
-      plan->Run(context, a.data(), b.data(), out.data(), workspace.get());
-      Floats result(out.size());
-      for (size_t i = 0; i < out.size(); ++i) result[i] = ToFloat(out[i]);
-      return result;
-    });
+  const auto run = [&](const Context& context, MatmulBackend backend) {
+    const auto plan = MatmulPlan::Create(shape, context.pool->threads(), backend);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::vector<Out> out = c;
+    testing::Workspace workspace(MatmulWorkspaceBytes(shape, context.pool->threads()));
+    plan->Run(context, a.data(), b.data(), out.data(), workspace.get());
+    return testing::Back(out);
   };
-  const Floats tiles = run(MatmulBackend::kTiles), expected = run(MatmulBackend::kOwn);
+  const Floats tiles = testing::RunWithThreads(
+      [&](const Context& context) { return run(context, MatmulBackend::kTiles); });
+  device::ThreadPool pool(1);
+  const Floats expected = run({&pool}, MatmulBackend::kOwn);
   const float unit = sizeof(Out) == 2 ? 0x1p-7F : 1e-5F;  // their sums may be rounded apart
   const float small = 3e-6F * std::sqrt(static_cast<float>(shape.k)) + 1e-6F;
   for (int64_t i = 0; i < shape.m; ++i) {

@@ -6,7 +6,6 @@
 #include "kernels/cpu/matmul_implementation.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tile_product.h"
-#include "kernels/isa.h"
 
 namespace strata::kernels {
 namespace {
@@ -167,11 +166,6 @@ class TileMatmul final : public MatmulPlan::Implementation {
 };
 
 }  // namespace
-
-bool TilesWork() {
-  static const bool work = UsesAvx512() && AmxWorks() && amx::AllowTiles();
-  return work;
-}
 
 bool SuitsTileMatmul(const MatmulShape& shape) {
   constexpr int64_t kFew = 16;  // below, tiles are mostly empty

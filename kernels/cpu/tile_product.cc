@@ -4,18 +4,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernels/cpu/tile_rows.h"
+
 namespace strata::kernels::avx512::amx {
 namespace {
 
-constexpr int64_t kRows = 16;  // of a tile
+constexpr int64_t kRows = Rows::kCount;
 constexpr int64_t kTileNumbers = kRows * kTileDepth, kTileSums = kRows * 16;
-
-// Names of the standard library are avoided: see target.h.
-struct Rows {
-  __m512i rows[kRows];
-  __m512i& operator[](int64_t i) { return rows[i]; }
-  const __m512i& operator[](int64_t i) const { return rows[i]; }
-};
 
 __mmask32 First(int64_t count) {
   return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << (count > 0 ? count : 0)) - 1;
@@ -27,7 +22,9 @@ Rows Load(const BFloat16* from, int64_t ld, int64_t rows, int64_t columns) {
   constexpr int64_t kAhead = 512;  // numbers
   Rows result;
   for (int64_t i = 0; i < kRows; ++i) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + i * ld + kAhead), _MM_HINT_T0);
+    if (columns > kAhead) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + i * ld + kAhead), _MM_HINT_T0);
+    }
     result[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * ld) : _mm512_setzero_si512();
   }
   return result;
@@ -44,33 +41,6 @@ Rows LoadPairs(const BFloat16* from, int64_t ld, int64_t rows, int64_t columns) 
   Rows result;
   for (int64_t i = 0; i < kRows; ++i) {
     result[i] = _mm512_or_si512(widened(2 * i), _mm512_slli_epi32(widened(2 * i + 1), 16));
-  }
-  return result;
-}
-
-// Of sixteen rows of sixteen pairs.
-Rows Transposed(const Rows& rows) {
-  Rows pairs, fours, result;
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    for (int half = 0; half < 2; ++half) {
-      fours[i + 2 * half] = _mm512_unpacklo_epi64(pairs[i + half], pairs[i + 2 + half]);
-      fours[i + 2 * half + 1] = _mm512_unpackhi_epi64(pairs[i + half], pairs[i + 2 + half]);
-    }
-  }
-  // Now row 4g + j holds columns j, 4 + j, 8 + j and 12 + j of rows 4g to 4g + 3.
-  for (int j = 0; j < 4; ++j) {
-    const __m512i low = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0x88);
-    const __m512i high = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0x88);
-    const __m512i low_odd = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0xdd);
-    const __m512i high_odd = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0xdd);
-    result[j] = _mm512_shuffle_i32x4(low, high, 0x88);
-    result[8 + j] = _mm512_shuffle_i32x4(low, high, 0xdd);
-    result[4 + j] = _mm512_shuffle_i32x4(low_odd, high_odd, 0x88);
-    result[12 + j] = _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd);
   }
   return result;
 }

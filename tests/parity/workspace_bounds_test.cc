@@ -55,7 +55,7 @@ TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
   for (const int threads : kThreads) {
     for (const int64_t kv_heads : {1, 2, 5, 8}) {
       for (const int64_t group : {1, 2, 5, 16, 97, 200}) {
-        for (const int64_t head_size : {2, 10, 16, 64, 128, 130, 256}) {
+        for (const int64_t head_size : {2, 10, 16, 40, 64, 96, 128, 130, 256}) {
           for (const int64_t sequence : {1, 33, 4096}) {
             const kernels::AttentionShape kernel{3, sequence, kv_heads * group, kv_heads,
                                                  head_size};
