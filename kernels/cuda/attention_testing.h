@@ -15,16 +15,20 @@ namespace strata::kernels::cuda {
 using reference::Positions;
 using reference::QkvColumns;
 
-// f32: 1e-5 of the largest value. bf16: one rounding of the result and one of each weight; of
+// f32: 1e-5 of the largest value. 16 bits: one rounding of the result and one of each weight; of
 // gradients besides one of each gradient of a score, and that of `out`.
 template <typename T>
 inline constexpr double kOfOut = kTolerance;
 template <>
 inline constexpr double kOfOut<BFloat16> = 0x1.8p-8;
+template <>
+inline constexpr double kOfOut<Float16> = 0x1.8p-11;
 template <typename T>
 inline constexpr double kOfGradient = kTolerance;
 template <>
 inline constexpr double kOfGradient<BFloat16> = 0x1p-7;
+template <>
+inline constexpr double kOfGradient<Float16> = 0x1p-10;
 
 // Heads that fill what kernels pad them to and heads that do not, of odd sizes and of multiples of
 // 4 and 8; sequences inside a tile and past it; groups; windows inside a tile, across tiles, of one
@@ -72,13 +76,16 @@ inline const std::vector<AttentionShape> kPadded = {
     {.batch = 1, .sequence = 64, .heads = 1, .kv_heads = 1, .head_size = 64},
     {.batch = 1, .sequence = 35, .heads = 1, .kv_heads = 1, .head_size = 128},
     {.batch = 1, .sequence = 18, .heads = 2, .kv_heads = 1, .head_size = 256}};
-template <>
-inline const std::vector<AttentionShape> kPadded<BFloat16> = {
+inline const std::vector<AttentionShape> kPaddedForTensorCores = {
     {.batch = 1, .sequence = 130, .heads = 2, .kv_heads = 1, .head_size = 40},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 96},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 128},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 192},
     {.batch = 1, .sequence = 67, .heads = 2, .kv_heads = 1, .head_size = 256}};
+template <>
+inline const std::vector<AttentionShape> kPadded<BFloat16> = kPaddedForTensorCores;
+template <>
+inline const std::vector<AttentionShape> kPadded<Float16> = kPaddedForTensorCores;
 
 inline const AttentionShape kOfDocuments[] = {
     {.batch = 2, .sequence = 80, .heads = 1, .kv_heads = 1, .head_size = 16},

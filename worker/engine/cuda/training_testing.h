@@ -7,6 +7,7 @@
 
 #include "collectives/communicator.h"
 #include "model/families/families.h"
+#include "model/optimizer/loss_scale.h"
 #include "model/optimizer/number_formats.h"
 #include "program/compose/plan.h"
 #include "worker/engine/accelerator.h"
@@ -22,6 +23,7 @@ struct Training {
   program::Plan plan;
   int steps = 20;
   std::vector<int64_t> overflow_steps = {};  // counted from 1
+  model::LossScale loss_scale = {};          // of f16, as it begins
 };
 
 // Of SmallModel, in f32, with all samples in one pass.
@@ -29,6 +31,7 @@ Training SmallTraining();
 
 struct TrainingOutcome {
   std::vector<double> losses, norms;  // of steps that were applied
+  std::vector<double> loss_scales;    // of f16, of all steps
   double validation = 0;
   std::vector<double> parameters;  // the rank's, as they are kept
 };
