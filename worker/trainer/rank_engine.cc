@@ -41,12 +41,12 @@ absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet&
 // Null where the task computes on the CPU. Rank 0 tells on what.
 absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& context) {
   const v1::TrainerTask& task = context.task;
-  if (task.kind() != v1::TrainerTask::KIND_TRAIN || !planner::OnAccelerator(task.job())) {
-    return nullptr;
-  }
+  const bool trains = task.kind() == v1::TrainerTask::KIND_TRAIN;
+  const v1::JobSpec& job = trains ? task.job() : task.request().job();
+  if (!planner::OnAccelerator(job)) return nullptr;
   if (context.parts.make_accelerator == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("resources.device: ", task.job().resources().device(),
+        absl::StrCat(trains ? "resources.device: " : "--device: ", job.resources().device(),
                      ": this trainer computes on the CPU only"));
   }
   ASSIGN_OR_RETURN(NamedAccelerator made, context.parts.make_accelerator(0));

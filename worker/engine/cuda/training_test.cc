@@ -106,7 +106,7 @@ TEST_F(TrainingTest, QloraInBf16) {
   training.emission.lora = {
       .rank = 4, .alpha = 8, .targets = {"q_proj", "down_proj"}, .quantised = program::DType::kNf4};
   training.steps = 4;
-  ExpectAsOnTheCpu(training, 0.02);
+  ExpectInOneOrder(training, 0.02);
 }
 
 // A step is made to overflow; then the scale grows until gradients overflow by themselves: what is
@@ -121,7 +121,10 @@ TEST_F(TrainingTest, LlamaInF16WithLossScaling) {
   training.loss_scale = {.value = 0x1p19, .growth_interval = 2};
   training.overflow_steps = {1};
   training.steps = 20;
-  ExpectAsOnTheCpu(training, 0.005);
+  TrainingOutcome outcome;
+  Train(training, nullptr, 0, nullptr, outcome);
+  EXPECT_LT(outcome.losses.size(), 19);  // more than the one that is made to
+  ExpectInOneOrder(training, 0.005);
 }
 
 // Gradients of some steps are infinite: the device decides, without the host, that their updates do
