@@ -2,10 +2,13 @@
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_TESTING_H_
 #define STRATA_KERNELS_CUDA_ATTENTION_TESTING_H_
 
+#include <iterator>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/testing.h"
 #include "kernels/reference/attention.h"
@@ -76,16 +79,20 @@ inline const std::vector<AttentionShape> kPadded = {
     {.batch = 1, .sequence = 64, .heads = 1, .kv_heads = 1, .head_size = 64},
     {.batch = 1, .sequence = 35, .heads = 1, .kv_heads = 1, .head_size = 128},
     {.batch = 1, .sequence = 18, .heads = 2, .kv_heads = 1, .head_size = 256}};
-inline const std::vector<AttentionShape> kPaddedForTensorCores = {
+template <>
+inline const std::vector<AttentionShape> kPadded<BFloat16> = {
     {.batch = 1, .sequence = 130, .heads = 2, .kv_heads = 1, .head_size = 40},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 96},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 128},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 192},
     {.batch = 1, .sequence = 67, .heads = 2, .kv_heads = 1, .head_size = 256}};
 template <>
-inline const std::vector<AttentionShape> kPadded<BFloat16> = kPaddedForTensorCores;
-template <>
-inline const std::vector<AttentionShape> kPadded<Float16> = kPaddedForTensorCores;
+inline const std::vector<AttentionShape> kPadded<Float16> = {
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 64},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 96},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 128},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 192},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 256}};
 
 inline const AttentionShape kOfDocuments[] = {
     {.batch = 2, .sequence = 80, .heads = 1, .kv_heads = 1, .head_size = 16},
@@ -96,6 +103,13 @@ inline const AttentionShape kOfDocuments[] = {
      .head_size = 24,
      .scores = {.window = 30, .softcap = 5}}};
 inline const std::vector<int32_t> kLengths[] = {{1}, {63, 1, 70}, {2, 1, 67, 3, 50, 1, 1, 200}};
+
+// All of a list, of f16 the first `few`: its kernels are those of bf16 but for products and
+// roundings, which all shapes have.
+template <typename T, typename List>
+auto Some(const List& all, size_t few) {
+  return absl::MakeConstSpan(all).subspan(0, std::is_same_v<T, Float16> ? few : std::size(all));
+}
 
 // Documents of the lengths given, over and over.
 inline Positions DocumentsOf(const AttentionShape& shape, const std::vector<int32_t>& lengths) {
