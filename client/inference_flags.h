@@ -10,10 +10,10 @@
 
 namespace strata::client {
 
-// --ranks, --precision and --memory.
+// --ranks, --precision, --device and --memory.
 std::vector<Flag> InferenceFlags();
-// Sets what they say in the request, and threads for each rank. InvalidArgument: what is wrong with
-// the text of --memory.
+// Sets what they say in the request, and threads for each rank. InvalidArgument: several ranks on
+// a GPU, or what is wrong with the text of --memory.
 absl::Status SetInference(const Arguments& arguments, strata::v1::StandaloneRequest& request);
 
 }  // namespace strata::client

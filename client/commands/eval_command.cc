@@ -135,7 +135,7 @@ Command EvalCommand() {
   command.usage =
       "--from CHECKPOINT|DIR --data FILE [--tokenizer DIR] [--sequence N] [--dump-logits "
       "F.safetensors] "
-      "[--ranks N] [--precision f32|bf16|f16]";
+      "[--ranks N] [--precision f32|bf16|f16] [--device cpu|gpu]";
   command.summary = "Measure the loss and perplexity of a trained model on a file";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",

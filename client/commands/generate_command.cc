@@ -177,7 +177,8 @@ Command GenerateCommand() {
   command.name = "generate";
   command.usage =
       "--from CHECKPOINT|DIR --prompt TEXT [--chat [--system TEXT]] [--tokens N] [--temperature T] "
-      "[--top-k K] [--top-p P] [--seed S] [--tokenizer DIR] [--ranks N] [--precision f32|bf16|f16]";
+      "[--top-k K] [--top-p P] [--seed S] [--tokenizer DIR] [--ranks N] [--precision f32|bf16|f16] "
+      "[--device cpu|gpu]";
   command.summary = "Continue a text with a trained model";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",

@@ -193,6 +193,7 @@ absl::Status GatedBackward(cudaStream_t stream, int64_t rows, int64_t ffn, Funct
                                          const T*, T*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

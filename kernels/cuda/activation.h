@@ -1,6 +1,6 @@
 // Activations of the feed-forward part on CUDA devices, alone and as gates: what
-// kernels/activation.h computes. T is float or BFloat16; pointers are to device memory; work is
-// queued on the stream.
+// kernels/activation.h computes. T is float, BFloat16 or Float16; pointers are to device memory;
+// work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_ACTIVATION_H_
 #define STRATA_KERNELS_CUDA_ACTIVATION_H_
 

@@ -106,6 +106,7 @@ absl::Status AttentionBackward(cudaStream_t stream, const AttentionShape& shape,
                                              void*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

@@ -1,9 +1,9 @@
 // Causal grouped-query attention on CUDA devices: what kernels/attention.h computes, whose shapes
-// these are. T is float or BFloat16; pointers are to device memory; work is queued on the stream.
-// Errors are those of arguments and of launches.
+// these are. T is float, BFloat16 or Float16; pointers are to device memory; work is queued on the
+// stream. Errors are those of arguments and of launches.
 //
-// BFloat16 with heads of a multiple of 8 elements, in rows aligned to 16 bytes, is multiplied on
-// tensor cores: probabilities and gradients of scores are then rounded to bf16 before the second
+// 16 bits with heads of a multiple of 8 elements, in rows aligned to 16 bytes, are multiplied on
+// tensor cores: probabilities and gradients of scores are then rounded to T before the second
 // product. All else is computed in f32. Sums have an order that the shape gives: the same bits in
 // every run.
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_H_
@@ -59,17 +59,26 @@ absl::Status AttentionPartBackward(cudaStream_t stream, const AttentionPartShape
 
 // Decoding with a cache of keys and values, each [B, context, K * D].
 
-// Copies the keys and values of qkv[B * rows, (H + 2K) * D] to cache rows [position, position +
-// rows).
+// What the device finds when the kernels run, in the scalar block: rows already in the cache, which
+// take the place of the shape's position, and how many of its rows are real. What does not fit the
+// context is not looked at.
+struct DecodeScalars {
+  const double *position = nullptr, *rows = nullptr;
+};
+
+// Copies the keys and values of the real rows of qkv[B * rows, (H + 2K) * D] to cache rows from
+// position on. Rows of out[B * rows, H * D] that are not real become zeros.
 template <typename T>
-absl::Status AppendToCache(cudaStream_t stream, const DecodeShape& shape, const T* qkv, T* k_cache,
-                           T* v_cache);
+absl::Status AppendToCache(cudaStream_t stream, const DecodeShape& shape,
+                           const DecodeScalars& scalars, const T* qkv, T* k_cache, T* v_cache,
+                           T* out);
 
 // New row i of each sequence attends to cache rows [0, position + i], its own included (append
-// first) -> out[B * rows, H * D].
+// first) -> real rows of out[B * rows, H * D].
 template <typename T>
-absl::Status DecodeAttention(cudaStream_t stream, const DecodeShape& shape, const T* qkv,
-                             const T* k_cache, const T* v_cache, T* out);
+absl::Status DecodeAttention(cudaStream_t stream, const DecodeShape& shape,
+                             const DecodeScalars& scalars, const T* qkv, const T* k_cache,
+                             const T* v_cache, T* out);
 
 }  // namespace strata::kernels::cuda
 

@@ -17,6 +17,22 @@ std::vector<T> RowsOf(const std::vector<T>& all, int64_t batch, int64_t first, i
   return rows;
 }
 
+// Rows of each sequence, with rows of a value behind them.
+template <typename T>
+std::vector<T> Padded(const std::vector<T>& rows, int64_t batch, int64_t real, int64_t given,
+                      T value) {
+  const int64_t each = static_cast<int64_t>(rows.size()) / batch;
+  std::vector<T> padded;
+  for (int64_t b = 0; b < batch; ++b) {
+    padded.insert(padded.end(), rows.begin() + b * each, rows.begin() + (b + 1) * each);
+    padded.insert(padded.end(), each / real * (given - real), value);
+  }
+  return padded;
+}
+
+// Rows that are real, and rows that there are; the last ones reach beyond the cache.
+constexpr struct { int64_t rows, given; } kPieces[] = {{61, 64}, {1, 1}, {3, 3}, {1, 1}, {4, 20}};
+
 template <typename T>
 class AttentionDecodeTest : public TypedCudaTest<T> {
  protected:
@@ -31,23 +47,29 @@ class AttentionDecodeTest : public TypedCudaTest<T> {
       const int64_t cached = shape.batch * kCapacity * shape.kv_heads * shape.head_size;
       DeviceArray<T> k_cache(cached, this->stream()), v_cache(cached, this->stream());
       int64_t position = 0;
-      for (const int64_t rows : {61, 1, 3, 1, 4}) {
+      for (const auto& [rows, given] : kPieces) {
         const DecodeShape decode = {.batch = shape.batch,
-                                    .rows = rows,
+                                    .rows = given,
                                     .context = kCapacity,
-                                    .position = position,
                                     .heads = shape.heads,
                                     .kv_heads = shape.kv_heads,
                                     .head_size = shape.head_size,
                                     .scores = shape.scores};
-        DeviceArray<T> piece(RowsOf(qkv, shape.batch, position, rows, columns), this->stream()),
-            out(shape.batch * rows * out_columns, this->stream());
-        STRATA_EXPECT_OK(
-            AppendToCache(this->stream(), decode, piece.data(), k_cache.data(), v_cache.data()));
-        STRATA_EXPECT_OK(DecodeAttention(this->stream(), decode, piece.data(), k_cache.data(),
-                                         v_cache.data(), out.data()));
+        DeviceArray<T> piece(Padded(RowsOf(qkv, shape.batch, position, rows, columns), shape.batch,
+                                    rows, given, T{1}),
+                             this->stream()),
+            out(shape.batch * given * out_columns, this->stream());
+        DeviceArray<double> found(Doubles{static_cast<double>(position), static_cast<double>(rows)},
+                                  this->stream());
+        const DecodeScalars scalars{.position = found.data(), .rows = found.data() + 1};
+        STRATA_EXPECT_OK(AppendToCache(this->stream(), decode, scalars, piece.data(),
+                                       k_cache.data(), v_cache.data(), out.data()));
+        STRATA_EXPECT_OK(DecodeAttention(this->stream(), decode, scalars, piece.data(),
+                                         k_cache.data(), v_cache.data(), out.data()));
         testing::ExpectClose(testing::Back(out.ToHost()),
-                             RowsOf(expected, shape.batch, position, rows, out_columns), kOfOut<T>);
+                             Padded(RowsOf(expected, shape.batch, position, rows, out_columns),
+                                    shape.batch, rows, given, 0.0),
+                             kOfOut<T>);
         position += rows;
       }
       EXPECT_EQ(position, shape.sequence);

@@ -37,7 +37,7 @@ class AttentionGradientTest : public TypedCudaTest<T> {
 TYPED_TEST_SUITE(AttentionGradientTest, NumberTypes);
 
 TYPED_TEST(AttentionGradientTest, EqualsTheReference) {
-  for (const AttentionShape& shape : kShapes) this->Check(shape);
+  for (const AttentionShape& shape : Some<TypeParam>(kShapes, 3)) this->Check(shape);
 }
 
 TYPED_TEST(AttentionGradientTest, OfHeadsOfEverySizeEqualsTheReference) {
@@ -45,7 +45,7 @@ TYPED_TEST(AttentionGradientTest, OfHeadsOfEverySizeEqualsTheReference) {
 }
 
 TYPED_TEST(AttentionGradientTest, InsideDocumentsEqualsTheReference) {
-  for (const AttentionShape& shape : kOfDocuments) {
+  for (const AttentionShape& shape : Some<TypeParam>(kOfDocuments, 1)) {
     for (const auto& lengths : kLengths) this->Check(shape, DocumentsOf(shape, lengths));
   }
 }

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_problem.cuh"
@@ -24,12 +23,13 @@ bool TensorCoresTake(const AttentionProblem<T>& problem) {
   const bool strides = ByPackets<T>(problem.q_row) && ByPackets<T>(problem.kv_row) &&
                        ByPackets<T>(problem.q_batch) && ByPackets<T>(problem.kv_batch) &&
                        ByPackets<T>(problem.out_batch);
-  return sizeof(T) == 2 && strides &&
-         ByPackets<T>(problem.head_size, problem.q, problem.k, problem.v, problem.out, problem.dout,
-                      problem.dq, problem.dk, problem.dv);
+  return strides && ByPackets<T>(problem.head_size, problem.q, problem.k, problem.v, problem.out,
+                                 problem.dout, problem.dq, problem.dk, problem.dv);
 }
-absl::Status TensorForward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem);
-absl::Status TensorBackward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem);
+template <typename T>
+absl::Status TensorForward(cudaStream_t stream, const AttentionProblem<T>& problem);
+template <typename T>
+absl::Status TensorBackward(cudaStream_t stream, const AttentionProblem<T>& problem);
 
 // A kernel that may ask for more shared memory than there is without asking.
 template <typename... Parameters, typename... Arguments>
@@ -84,7 +84,7 @@ AttentionProblem<T> ProblemOfHeads(int64_t batch, int64_t heads, int64_t kv_head
 template <typename T>
 absl::Status ForwardOf(cudaStream_t stream, const AttentionProblem<T>& problem) {
   if (problem.batch == 0 || problem.rows == 0) return absl::OkStatus();
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (sizeof(T) == 2) {
     if (TensorCoresTake(problem)) return TensorForward(stream, problem);
   }
   return SimpleForward(stream, problem);
@@ -93,7 +93,7 @@ absl::Status ForwardOf(cudaStream_t stream, const AttentionProblem<T>& problem) 
 template <typename T>
 absl::Status BackwardOf(cudaStream_t stream, const AttentionProblem<T>& problem) {
   if (problem.batch == 0 || problem.rows == 0) return absl::OkStatus();
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (sizeof(T) == 2) {
     if (TensorCoresTake(problem)) return TensorBackward(stream, problem);
   }
   return SimpleBackward(stream, problem);

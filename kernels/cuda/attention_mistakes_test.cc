@@ -144,16 +144,11 @@ TEST_F(AttentionMistakesTest, DeltaPastTheLastRowAndByLanesOutsideTheirMask) {
 TEST_F(AttentionMistakesTest, RowsToACachePastTheLastAreOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AppendKernel", [&] {
     auto qkv = Array<BFloat16>(3 * 24), k_cache = Array<BFloat16>(3 * 8),
-         v_cache = Array<BFloat16>(3 * 8);
-    STRATA_EXPECT_OK(AppendToCache<BFloat16>(stream_,
-                                             {.batch = 1,
-                                              .rows = 3,
-                                              .context = 3,
-                                              .position = 0,
-                                              .heads = 1,
-                                              .kv_heads = 1,
-                                              .head_size = 8},
-                                             qkv.data(), k_cache.data(), v_cache.data()));
+         v_cache = Array<BFloat16>(3 * 8), out = Array<BFloat16>(3 * 8);
+    DeviceArray<double> found(Doubles{0, 3}, stream_);
+    STRATA_EXPECT_OK(AppendToCache<BFloat16>(
+        stream_, {.batch = 1, .rows = 3, .context = 3, .heads = 1, .kv_heads = 1, .head_size = 8},
+        {found.data(), found.data() + 1}, qkv.data(), k_cache.data(), v_cache.data(), out.data()));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   });
 }

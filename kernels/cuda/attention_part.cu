@@ -131,6 +131,7 @@ absl::Status AttentionPartBackward(cudaStream_t stream, const AttentionPartShape
                                                  const float*, bool, T*, T*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

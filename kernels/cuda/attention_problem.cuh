@@ -28,6 +28,9 @@ struct AttentionProblem {
   int64_t out_batch = 0;             // of out and dout, whose rows are heads * head_size
   int64_t lse_rows = 0;              // from one head of lse, delta, and one sequence of positions
 
+  // Of decoding, in device memory: rows that are real, and the position of the first (PlaceRows).
+  const double *placed_rows = nullptr, *position = nullptr;
+
   // Forward.
   T* out = nullptr;
   float* lse = nullptr;  // null: nobody asks
@@ -38,6 +41,18 @@ struct AttentionProblem {
   const float* delta = nullptr;
   T *dq = nullptr, *dk = nullptr, *dv = nullptr;
   bool adds_dq = false, adds_dkv = false;
+
+  // Of decoding: takes what the device finds, rows, keys and what they see; the rest of a forward
+  // is known not to be asked for.
+  __device__ void PlaceRows() {
+    const int from = static_cast<int>(*position);
+    rows = max(0, min(min(rows, static_cast<int>(*placed_rows)), keys - from));
+    keys = from + rows;
+    offset = lag = from;
+    positions = nullptr;
+    lse = nullptr;
+    resumes = false;
+  }
 
   __device__ int group() const { return heads / kv_heads; }
   __device__ int64_t QueryAt(int sequence, int row, int head) const {

@@ -128,13 +128,15 @@ __device__ float OverRow(float value, Combine combine) {
 
 template <typename T, int N, int kHead, int kR>
 __global__ void __launch_bounds__(kThreads, kR == 4 ? 1 : 2)  // blocks: the registers they may have
-    SimpleForwardKernel(const AttentionProblem<T> problem) {
+    SimpleForwardKernel(AttentionProblem<T> problem) {
+  if (problem.position != nullptr) problem.PlaceRows();
   using S = Sizes<kHead, kR>;
   extern __shared__ __align__(16) float shared[];
   float *q = shared, *k = q + S::kRowFloats, *v = k + S::kRowFloats, *weights = v + S::kRowFloats;
   const BlockPlace place(problem.heads, false);
   const int head = place.head, sequence = place.sequence, kv_head = head / problem.group();
   const int row0 = place.tile * S::kTile;
+  if (row0 >= problem.rows) return;
   const int row_end = min(row0 + S::kTile, problem.rows);
   const int key0 = problem.FirstKey(sequence, row0), key_end = problem.LastKey(row_end - 1) + 1;
   if (problem.resumes && key0 >= key_end) return;  // what stands there stays
@@ -369,33 +371,37 @@ absl::Status BackwardBy(cudaStream_t stream, const AttentionProblem<T>& problem)
   return Backward<T, N, 256, 1>(stream, problem);
 }
 
-// Whether what kernels read by rows is there by packets. bf16 comes here when it is not.
+// Whether what kernels read by rows is there by packets. 16 bits come here when it is not.
 template <typename T, typename... Pointers>
 bool RowsByPackets(const AttentionProblem<T>& problem, const Pointers*... pointers) {
-  return sizeof(T) == 4 && ByPackets<T>(problem.head_size, problem.q, problem.k, problem.v) &&
+  return ByPackets<T>(problem.head_size, problem.q, problem.k, problem.v) &&
          ByPackets<T>(problem.q_row, pointers...) && ByPackets<T>(problem.kv_row) &&
          ByPackets<T>(problem.q_batch) && ByPackets<T>(problem.kv_batch);
 }
 
 }  // namespace
 
-template <>
-absl::Status SimpleForward(cudaStream_t stream, const AttentionProblem<float>& problem) {
-  return RowsByPackets(problem) ? ForwardBy<float, kPacket<float>>(stream, problem)
-                                : ForwardBy<float, 1>(stream, problem);
+template <typename T>
+absl::Status SimpleForward(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  if constexpr (sizeof(T) == 4) {
+    if (RowsByPackets(problem)) return ForwardBy<T, kPacket<T>>(stream, problem);
+  }
+  return ForwardBy<T, 1>(stream, problem);
 }
-template <>
-absl::Status SimpleBackward(cudaStream_t stream, const AttentionProblem<float>& problem) {
-  return RowsByPackets(problem, problem.dout) ? BackwardBy<float, kPacket<float>>(stream, problem)
-                                              : BackwardBy<float, 1>(stream, problem);
+template <typename T>
+absl::Status SimpleBackward(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  if constexpr (sizeof(T) == 4) {
+    if (RowsByPackets(problem, problem.dout)) return BackwardBy<T, kPacket<T>>(stream, problem);
+  }
+  return BackwardBy<T, 1>(stream, problem);
 }
-template <>
-absl::Status SimpleForward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
-  return ForwardBy<BFloat16, 1>(stream, problem);
-}
-template <>
-absl::Status SimpleBackward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
-  return BackwardBy<BFloat16, 1>(stream, problem);
-}
+
+#define STRATA_INSTANTIATE(T)                                                    \
+  template absl::Status SimpleForward(cudaStream_t, const AttentionProblem<T>&); \
+  template absl::Status SimpleBackward(cudaStream_t, const AttentionProblem<T>&)
+STRATA_INSTANTIATE(float);
+STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

@@ -29,35 +29,36 @@ struct Sizes {
 };
 
 // Rows of q and dout, or of k and v, as far as a sequence goes.
+template <typename T>
 struct Rows {
-  const BFloat16 *first, *second;
+  const T *first, *second;
   int64_t first_stride, second_stride;
   int count;
 };
 
-__device__ Rows QueryRows(const AttentionProblem<BFloat16>& problem, int sequence, int row,
-                          int head) {
+template <typename T>
+__device__ Rows<T> QueryRows(const AttentionProblem<T>& problem, int sequence, int row, int head) {
   return {problem.q + problem.QueryAt(sequence, row, head),
           problem.dout + problem.OutAt(sequence, row, head), problem.q_row, problem.out_row(),
           problem.rows - row};
 }
-__device__ Rows KeyRows(const AttentionProblem<BFloat16>& problem, int sequence, int key,
-                        int kv_head) {
+template <typename T>
+__device__ Rows<T> KeyRows(const AttentionProblem<T>& problem, int sequence, int key, int kv_head) {
   const int64_t at = problem.KeyAt(sequence, key, kv_head);
   return {problem.k + at, problem.v + at, problem.kv_row, problem.kv_row, problem.keys - key};
 }
 
 // To two tiles, one behind the other.
-template <int kHead, int kRows, int kThreads>
-__device__ __forceinline__ void CopyBoth(const Rows& rows, int size, unsigned to) {
+template <int kHead, int kRows, int kThreads, typename T>
+__device__ __forceinline__ void CopyBoth(const Rows<T>& rows, int size, unsigned to) {
   CopyRows<kHead, kRows, kThreads>(rows.first, rows.first_stride, rows.count, size, to);
   CopyRows<kHead, kRows, kThreads>(rows.second, rows.second_stride, rows.count, size,
                                    to + Tile<kHead>::kRowBytes * kRows);
 }
 
-template <int kHead, Of kOf>
+template <typename T, int kHead, Of kOf>
 __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
-    TensorBackwardKernel(const AttentionProblem<BFloat16> problem) {
+    TensorBackwardKernel(const AttentionProblem<T> problem) {
   using S = Sizes<kHead, kOf>;
   constexpr int kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
   constexpr bool kOfKeys = !S::kQueries;
@@ -140,9 +141,9 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
       continue;
     }
     float p[1][kOther / 8][4] = {}, ds[1][kOther / 8][4] = {};
-    MultiplyByRows<kHead, 1, kOther>(own, warp * 16, other, p);
+    MultiplyByRows<T, kHead, 1, kOther>(own, warp * 16, other, p);
     if constexpr (kByScores) {
-      MultiplyByRows<kHead, 1, kOther>(own_values, warp * 16, other_values, ds);
+      MultiplyByRows<T, kHead, 1, kOther>(own_values, warp * 16, other_values, ds);
     }
 
     const float* of_columns = reinterpret_cast<const float*>(
@@ -168,16 +169,16 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
         }
       }
     }
-    if constexpr (kByScores) AddByWeights<kHead, 1, kOther>(ds, other, sums);
-    if constexpr (kByWeights) AddByWeights<kHead, 1, kOther>(p, other_values, value_sums);
+    if constexpr (kByScores) AddByWeights<T, kHead, 1, kOther>(ds, other, sums);
+    if constexpr (kByWeights) AddByWeights<T, kHead, 1, kOther>(p, other_values, value_sums);
   }
 
   // Sums take the place of a warp's own rows, once all copies are there.
   WaitForCopies();
   __syncthreads();
-  const auto write = [&](const auto& of_warp, float factor, bool adds, char* by, BFloat16* to,
+  const auto write = [&](const auto& of_warp, float factor, bool adds, char* by, T* to,
                          int64_t stride) {
-    SumsToTile<kHead>(of_warp, by, warp * 16, [&](int half, int column, float value) {
+    SumsToTile<T, kHead>(of_warp, by, warp * 16, [&](int half, int column, float value) {
       value *= factor;
       const int row = lane / 4 + half * 8;
       if (adds && warp_own + row < own_end && column < size) {
@@ -203,36 +204,40 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
   }
 }
 
-template <int kHead, Of kOf>
-absl::Status Backward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
+template <typename T, int kHead, Of kOf>
+absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   using S = Sizes<kHead, kOf>;
   const int heads = S::kQueries ? problem.heads : problem.kv_heads;
   const int rows = S::kQueries ? problem.rows : problem.keys;
-  return LaunchLarge("attention's gradient", &TensorBackwardKernel<kHead, kOf>,
+  return LaunchLarge("attention's gradient", &TensorBackwardKernel<T, kHead, kOf>,
                      GridOf(heads, rows, S::kOwn, problem.batch), S::kThreads, S::kBytes, stream,
                      problem);
 }
 
-template <int kHead>
-absl::Status Backward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
-  const absl::Status queries = Backward<kHead, Of::kQueries>(stream, problem);
+template <typename T, int kHead>
+absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  const absl::Status queries = Backward<T, kHead, Of::kQueries>(stream, problem);
   if (!queries.ok()) return queries;
   if constexpr (kHead <= 128) {
-    return Backward<kHead, Of::kKeysAndValues>(stream, problem);
+    return Backward<T, kHead, Of::kKeysAndValues>(stream, problem);
   } else {
-    const absl::Status keys = Backward<kHead, Of::kKeys>(stream, problem);
-    return keys.ok() ? Backward<kHead, Of::kValues>(stream, problem) : keys;
+    const absl::Status keys = Backward<T, kHead, Of::kKeys>(stream, problem);
+    return keys.ok() ? Backward<T, kHead, Of::kValues>(stream, problem) : keys;
   }
 }
 
 }  // namespace
 
-absl::Status TensorBackward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
-  if (problem.head_size <= 64) return Backward<64>(stream, problem);
-  if (problem.head_size <= 96) return Backward<96>(stream, problem);
-  if (problem.head_size <= 128) return Backward<128>(stream, problem);
-  if (problem.head_size <= 192) return Backward<192>(stream, problem);
-  return Backward<256>(stream, problem);
+template <typename T>
+absl::Status TensorBackward(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  if (problem.head_size <= 64) return Backward<T, 64>(stream, problem);
+  if (problem.head_size <= 96) return Backward<T, 96>(stream, problem);
+  if (problem.head_size <= 128) return Backward<T, 128>(stream, problem);
+  if (problem.head_size <= 192) return Backward<T, 192>(stream, problem);
+  return Backward<T, 256>(stream, problem);
 }
+
+template absl::Status TensorBackward(cudaStream_t, const AttentionProblem<BFloat16>&);
+template absl::Status TensorBackward(cudaStream_t, const AttentionProblem<Float16>&);
 
 }  // namespace strata::kernels::cuda

@@ -30,9 +30,11 @@ __device__ __forceinline__ float OverQuad(float value, Combine combine) {
   return value;
 }
 
-template <int kHead>
+// kPlaced: of decoding; known beforehand, since others have no registers to spare.
+template <typename T, int kHead, bool kPlaced>
 __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
-    TensorForwardKernel(const AttentionProblem<BFloat16> problem) {
+    TensorForwardKernel(AttentionProblem<T> problem) {
+  if constexpr (kPlaced) problem.PlaceRows();
   using S = Sizes<kHead>;
   constexpr int kAtoms = S::kAtoms, kKeys = S::kKeys;
   extern __shared__ __align__(128) char shared[];
@@ -42,6 +44,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
   const BlockPlace place(problem.heads, false);
   const int head = place.head, sequence = place.sequence, kv_head = head / problem.group();
   const int row0 = place.tile * S::kRows;
+  if (row0 >= problem.rows) return;
   const int row_end = min(row0 + S::kRows, problem.rows), size = problem.head_size;
   const int first = problem.FirstKey(sequence, row0), key0 = first / kKeys * kKeys;
   const int key_end = problem.LastKey(row_end - 1) + 1;
@@ -50,7 +53,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
   const int warp_row = row0 + warp * S::kWarpRows, lane_row = warp_row + lane / 4;
   const Levels levels(problem);
 
-  const auto copy_keys = [&](const BFloat16* from, int key, unsigned to) {
+  const auto copy_keys = [&](const T* from, int key, unsigned to) {
     CopyRows<kHead, kKeys, S::kThreads>(from + problem.KeyAt(sequence, key, kv_head),
                                         problem.kv_row, problem.keys - key, size, to);
   };
@@ -70,11 +73,11 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
       if (!problem.resumes || row >= row_end) continue;
       highest[a][half] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E / levels.factor;
       sum[a][half] = lane % 4 == 0 ? 1 : 0;
-      const BFloat16* out = problem.out + problem.OutAt(sequence, row, head) + lane % 4 * 2;
+      const T* out = problem.out + problem.OutAt(sequence, row, head) + lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) {
         if (n * 8 >= size) continue;
-        Unpack<BFloat16>(*reinterpret_cast<const unsigned*>(out + n * 8), &sums[a][n][2 * half]);
+        Unpack<T>(*reinterpret_cast<const unsigned*>(out + n * 8), &sums[a][n][2 * half]);
       }
     }
   }
@@ -86,7 +89,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
     const int warp_end = warp_row + S::kWarpRows;
     const bool any = problem.AnySees(sequence, warp_row, warp_end, key, key + kKeys);
     float scores[kAtoms][kKeys / 8][4] = {};
-    if (any) MultiplyByRows<kHead, kAtoms, kKeys>(q, warp * S::kWarpRows, k, scores);
+    if (any) MultiplyByRows<T, kHead, kAtoms, kKeys>(q, warp * S::kWarpRows, k, scores);
     WaitForCopies();
     if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
     if (key + kKeys < key_end) copy_keys(problem.k, key + kKeys, k);
@@ -142,7 +145,7 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
         for (int i = 0; i < kHead / 4; ++i) sums[a][i / 2][2 * half + i % 2] *= correction;
       }
     }
-    AddByWeights<kHead, kAtoms, kKeys>(scores, v, sums);
+    AddByWeights<T, kHead, kAtoms, kKeys>(scores, v, sums);
   }
 
   // A warp's rows of queries are read by nobody else: its results take their place.
@@ -160,8 +163,8 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
             highest[a][half] * levels.factor * kLn2 + logf(total);
       }
     }
-    SumsToTile<kHead>(sums[a], shared, warp * S::kWarpRows + 16 * a,
-                      [&](int half, int, float value) { return value * factor[half]; });
+    SumsToTile<T, kHead>(sums[a], shared, warp * S::kWarpRows + 16 * a,
+                         [&](int half, int, float value) { return value * factor[half]; });
   }
   __syncwarp();
   TileToRows<kHead, S::kWarpRows>(shared, warp * S::kWarpRows, row_end - warp_row, size,
@@ -169,22 +172,27 @@ __global__ void __launch_bounds__(Sizes<kHead>::kThreads)
                                   problem.out_row());
 }
 
-template <int kHead>
-absl::Status Forward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
+template <typename T, int kHead>
+absl::Status Forward(cudaStream_t stream, const AttentionProblem<T>& problem) {
   using S = Sizes<kHead>;
   const dim3 grid = GridOf(problem.heads, problem.rows, S::kRows, problem.batch);
-  return LaunchLarge("attention", &TensorForwardKernel<kHead>, grid, S::kThreads, S::kBytes, stream,
-                     problem);
+  const auto kernel = problem.position == nullptr ? &TensorForwardKernel<T, kHead, false>
+                                                  : &TensorForwardKernel<T, kHead, true>;
+  return LaunchLarge("attention", kernel, grid, S::kThreads, S::kBytes, stream, problem);
 }
 
 }  // namespace
 
-absl::Status TensorForward(cudaStream_t stream, const AttentionProblem<BFloat16>& problem) {
-  if (problem.head_size <= 64) return Forward<64>(stream, problem);
-  if (problem.head_size <= 96) return Forward<96>(stream, problem);
-  if (problem.head_size <= 128) return Forward<128>(stream, problem);
-  if (problem.head_size <= 192) return Forward<192>(stream, problem);
-  return Forward<256>(stream, problem);
+template <typename T>
+absl::Status TensorForward(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  if (problem.head_size <= 64) return Forward<T, 64>(stream, problem);
+  if (problem.head_size <= 96) return Forward<T, 96>(stream, problem);
+  if (problem.head_size <= 128) return Forward<T, 128>(stream, problem);
+  if (problem.head_size <= 192) return Forward<T, 192>(stream, problem);
+  return Forward<T, 256>(stream, problem);
 }
+
+template absl::Status TensorForward(cudaStream_t, const AttentionProblem<BFloat16>&);
+template absl::Status TensorForward(cudaStream_t, const AttentionProblem<Float16>&);
 
 }  // namespace strata::kernels::cuda

@@ -2,10 +2,13 @@
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_TESTING_H_
 #define STRATA_KERNELS_CUDA_ATTENTION_TESTING_H_
 
+#include <iterator>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/testing.h"
 #include "kernels/reference/attention.h"
@@ -15,16 +18,20 @@ namespace strata::kernels::cuda {
 using reference::Positions;
 using reference::QkvColumns;
 
-// f32: 1e-5 of the largest value. bf16: one rounding of the result and one of each weight; of
+// f32: 1e-5 of the largest value. 16 bits: one rounding of the result and one of each weight; of
 // gradients besides one of each gradient of a score, and that of `out`.
 template <typename T>
 inline constexpr double kOfOut = kTolerance;
 template <>
 inline constexpr double kOfOut<BFloat16> = 0x1.8p-8;
+template <>
+inline constexpr double kOfOut<Float16> = 0x1.8p-11;
 template <typename T>
 inline constexpr double kOfGradient = kTolerance;
 template <>
 inline constexpr double kOfGradient<BFloat16> = 0x1p-7;
+template <>
+inline constexpr double kOfGradient<Float16> = 0x1p-10;
 
 // Heads that fill what kernels pad them to and heads that do not, of odd sizes and of multiples of
 // 4 and 8; sequences inside a tile and past it; groups; windows inside a tile, across tiles, of one
@@ -79,6 +86,13 @@ inline const std::vector<AttentionShape> kPadded<BFloat16> = {
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 128},
     {.batch = 1, .sequence = 65, .heads = 1, .kv_heads = 1, .head_size = 192},
     {.batch = 1, .sequence = 67, .heads = 2, .kv_heads = 1, .head_size = 256}};
+template <>
+inline const std::vector<AttentionShape> kPadded<Float16> = {
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 64},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 96},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 128},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 192},
+    {.batch = 1, .sequence = 19, .heads = 1, .kv_heads = 1, .head_size = 256}};
 
 inline const AttentionShape kOfDocuments[] = {
     {.batch = 2, .sequence = 80, .heads = 1, .kv_heads = 1, .head_size = 16},
@@ -89,6 +103,13 @@ inline const AttentionShape kOfDocuments[] = {
      .head_size = 24,
      .scores = {.window = 30, .softcap = 5}}};
 inline const std::vector<int32_t> kLengths[] = {{1}, {63, 1, 70}, {2, 1, 67, 3, 50, 1, 1, 200}};
+
+// All of a list, of f16 the first `few`: its kernels are those of bf16 but for products and
+// roundings, which all shapes have.
+template <typename T, typename List>
+auto Some(const List& all, size_t few) {
+  return absl::MakeConstSpan(all).subspan(0, std::is_same_v<T, Float16> ? few : std::size(all));
+}
 
 // Documents of the lengths given, over and over.
 inline Positions DocumentsOf(const AttentionShape& shape, const std::vector<int32_t>& lengths) {

@@ -48,6 +48,7 @@ absl::Status BiasGradient(cudaStream_t stream, int64_t rows, int64_t width, cons
   template absl::Status BiasGradient<T>(cudaStream_t, int64_t, int64_t, const T*, float*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

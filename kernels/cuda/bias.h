@@ -1,5 +1,5 @@
-// Biases on CUDA devices: what kernels/bias.h computes. T is float or BFloat16; pointers are to
-// device memory; work is queued on the stream.
+// Biases on CUDA devices: what kernels/bias.h computes. T is float, BFloat16 or Float16; pointers
+// are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_BIAS_H_
 #define STRATA_KERNELS_CUDA_BIAS_H_
 

@@ -91,6 +91,7 @@ absl::Status AddPartialSums(cudaStream_t stream, int64_t rows, int64_t columns, 
   template absl::Status AddColumnSums<T>(cudaStream_t, int64_t, int64_t, const T*, float*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

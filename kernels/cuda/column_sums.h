@@ -1,5 +1,6 @@
 // Sums over rows on CUDA devices: of gradients towards what is added to every row or multiplied
-// into it. T is float or BFloat16; pointers are to device memory; work is queued on the stream.
+// into it. T is float, BFloat16 or Float16; pointers are to device memory; work is queued on the
+// stream.
 #ifndef STRATA_KERNELS_CUDA_COLUMN_SUMS_H_
 #define STRATA_KERNELS_CUDA_COLUMN_SUMS_H_
 

@@ -268,6 +268,7 @@ absl::Status CrossEntropyFinish(cudaStream_t stream, const VocabularyPart& part,
                                               double*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

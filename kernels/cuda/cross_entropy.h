@@ -1,6 +1,6 @@
 // Softmax cross entropy over rows of logits on CUDA devices, in nats: what kernels/cross_entropy.h
 // computes, with the loss of each row (AddInOrder of elementwise.h sums them as the CPU does). T is
-// float or BFloat16; pointers are to device memory; work is queued on the stream.
+// float, BFloat16 or Float16; pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_CROSS_ENTROPY_H_
 #define STRATA_KERNELS_CUDA_CROSS_ENTROPY_H_
 

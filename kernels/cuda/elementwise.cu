@@ -124,6 +124,7 @@ absl::Status AddInOrder(cudaStream_t stream, int64_t count, const float* values,
   template absl::Status Softcap<T>(cudaStream_t, int64_t, float, T*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

@@ -1,5 +1,5 @@
-// Flat arrays on CUDA devices: what kernels/elementwise.h computes. T is float or BFloat16;
-// pointers are to device memory; work is queued on the stream.
+// Flat arrays on CUDA devices: what kernels/elementwise.h computes. T is float, BFloat16 or
+// Float16; pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_ELEMENTWISE_H_
 #define STRATA_KERNELS_CUDA_ELEMENTWISE_H_
 

@@ -119,6 +119,7 @@ absl::Status EmbeddingBackward(cudaStream_t stream, const EmbeddingShape& shape,
                                              const T*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

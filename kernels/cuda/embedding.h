@@ -1,5 +1,5 @@
-// Embeddings of tokens on CUDA devices: what kernels/embedding.h computes. T is float or BFloat16;
-// pointers are to device memory; work is queued on the stream.
+// Embeddings of tokens on CUDA devices: what kernels/embedding.h computes. T is float, BFloat16 or
+// Float16; pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_EMBEDDING_H_
 #define STRATA_KERNELS_CUDA_EMBEDDING_H_
 

@@ -252,6 +252,7 @@ absl::Status HeadNormBackward(cudaStream_t stream, const HeadNormShape& shape, c
                                             float*, float*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

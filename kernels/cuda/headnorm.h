@@ -1,6 +1,6 @@
 // RMS norms of single query and key heads on CUDA devices: what kernels/headnorm.h computes, on
-// packed rows qkv[N, (H + 2K) * D] whose values stay what they are. T is float or BFloat16;
-// pointers are to device memory; work is queued on the stream.
+// packed rows qkv[N, (H + 2K) * D] whose values stay what they are. T is float, BFloat16 or
+// Float16; pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_HEADNORM_H_
 #define STRATA_KERNELS_CUDA_HEADNORM_H_
 

@@ -242,6 +242,7 @@ absl::Status LayerNormBackward(cudaStream_t stream, const LayerNormShape& shape,
                                              float*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

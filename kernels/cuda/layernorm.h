@@ -1,6 +1,6 @@
-// Layer norms on CUDA devices: what kernels/layernorm.h computes. T is float or BFloat16; pointers
-// are to device memory; work is queued on the stream. Errors are those of arguments and of the
-// launch.
+// Layer norms on CUDA devices: what kernels/layernorm.h computes. T is float, BFloat16 or Float16;
+// pointers are to device memory; work is queued on the stream. Errors are those of arguments and of
+// the launch.
 #ifndef STRATA_KERNELS_CUDA_LAYERNORM_H_
 #define STRATA_KERNELS_CUDA_LAYERNORM_H_
 

@@ -134,6 +134,7 @@ absl::Status OrderRows(cudaStream_t stream, const OrderedRowsShape& shape, bool 
   template absl::Status OrderRows<T>(cudaStream_t, const OrderedRowsShape&, bool, T*, T*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

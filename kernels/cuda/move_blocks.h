@@ -1,5 +1,5 @@
 // Blocks of rows that are copied or added on CUDA devices: MoveBlocks of kernels/elementwise.h. T
-// is float or BFloat16; pointers are to device memory; work is queued on the stream.
+// is float, BFloat16 or Float16; pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_MOVE_BLOCKS_H_
 #define STRATA_KERNELS_CUDA_MOVE_BLOCKS_H_
 

@@ -10,6 +10,7 @@ namespace {
 template <typename T, int N>
 __global__ void __launch_bounds__(256)
     AddPositionsKernel(PositionsShape s, const T* table, const int32_t* positions, T* y) {
+  if (s.start_at != nullptr) s.start = static_cast<int64_t>(*s.start_at);
   ForRows<N>(s.rows, s.channels, [&](int64_t row, int64_t c) {
     const int64_t position =
         positions != nullptr ? positions[row] : s.start + (s.first + row) % s.sequence;
@@ -96,6 +97,7 @@ absl::Status PositionsGradient(cudaStream_t stream, const PositionsShape& shape,
                                              const int32_t*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

@@ -1,5 +1,5 @@
-// Learned positions on CUDA devices: what kernels/embedding.h computes of them. T is float or
-// BFloat16; pointers are to device memory; work is queued on the stream.
+// Learned positions on CUDA devices: what kernels/embedding.h computes of them. T is float,
+// BFloat16 or Float16; pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_POSITIONS_H_
 #define STRATA_KERNELS_CUDA_POSITIONS_H_
 
@@ -19,6 +19,8 @@ struct PositionsShape {
   // Row n stands at position start + (first + n) % T.
   int64_t start = 0;
   int64_t first = 0;
+  // Where not null, *start_at takes start's place, as the device finds it when the kernel runs.
+  const double* start_at = nullptr;
 };
 
 // y[N, C] += table[position of n, C]. `positions` [N]: where each row stands instead; null: as the

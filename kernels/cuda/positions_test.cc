@@ -59,6 +59,23 @@ TYPED_TEST(PositionsTest, TheTablesRowsAreAdded) {
   });
 }
 
+TYPED_TEST(PositionsTest, RowsStandFromWhereTheDeviceFinds) {
+  using T = TypeParam;
+  const PositionsShape shape{.rows = 4, .sequence = 4, .channels = 24, .context = 9, .start = 7};
+  const auto table = testing::RandomOf<T>(shape.context * shape.channels, 1),
+             y = testing::RandomOf<T>(shape.rows * shape.channels, 2);
+  this->InEachOrder([&] {
+    DeviceArray<T> entries(table, this->stream()), said(y, this->stream()), read(y, this->stream());
+    DeviceArray<double> start(Doubles{7}, this->stream());
+    PositionsShape placed = shape;
+    placed.start = 0;
+    placed.start_at = start.data();
+    STRATA_EXPECT_OK(AddPositions<T>(this->stream(), shape, entries.data(), nullptr, said.data()));
+    STRATA_EXPECT_OK(AddPositions<T>(this->stream(), placed, entries.data(), nullptr, read.data()));
+    EXPECT_EQ(testing::Back(read.ToHost()), testing::Back(said.ToHost()));
+  });
+}
+
 TYPED_TEST(PositionsTest, GradientsOfAPositionsRowsAreAdded) {
   using T = TypeParam;
   this->ForShapes([&](const PositionsShape& s, bool given, const std::vector<int32_t>& at) {

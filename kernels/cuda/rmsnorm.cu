@@ -212,6 +212,7 @@ absl::Status RmsNormBackward(cudaStream_t stream, const RmsNormShape& shape, con
                                            const T*, const float*, bool, T*, float*, float*)
 STRATA_INSTANTIATE(float);
 STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

@@ -1,5 +1,6 @@
-// RMS norms on CUDA devices: what kernels/rmsnorm.h computes. T is float or BFloat16; pointers are
-// to device memory; work is queued on the stream. Errors are those of arguments and of the launch.
+// RMS norms on CUDA devices: what kernels/rmsnorm.h computes. T is float, BFloat16 or Float16;
+// pointers are to device memory; work is queued on the stream. Errors are those of arguments and of
+// the launch.
 #ifndef STRATA_KERNELS_CUDA_RMSNORM_H_
 #define STRATA_KERNELS_CUDA_RMSNORM_H_
 

@@ -10,6 +10,8 @@ constexpr int kThreads = 256;
 
 struct Sizes {
   int64_t rows, sequence, start;
+  const double* start_at;
+  int64_t table_rows;
   int turned_heads, head_size, half, stride;
 };
 
@@ -20,8 +22,11 @@ __global__ void __launch_bounds__(kThreads)
   const int index = blockIdx.x * kThreads + threadIdx.x;
   const int head = index / packets, i = index % packets * N;
   if (head >= s.turned_heads && !Planted(Mistake::kNoBound)) return;
+  const bool placed = s.start_at != nullptr;
+  const int64_t start = placed ? static_cast<int64_t>(*s.start_at) : s.start;
   for (int64_t row = blockIdx.y; row < s.rows; row += gridDim.y) {
-    const int64_t position = positions != nullptr ? positions[row] : s.start + row % s.sequence;
+    const int64_t position = positions != nullptr ? positions[row] : start + row % s.sequence;
+    if (placed && position >= s.table_rows) continue;
     const float* angles = table + position * 2 * s.half + i;
     T* x = qkv + row * s.stride + head * s.head_size + i;
     float cosine[N], sine[N], low[N], high[N];
@@ -63,6 +68,8 @@ absl::Status RopeApply(cudaStream_t stream, const RopeShape& shape, const float*
       .rows = shape.rows,
       .sequence = shape.sequence,
       .start = shape.start,
+      .start_at = shape.start_at,
+      .table_rows = shape.table_rows,
       .turned_heads = static_cast<int>(shape.heads + shape.kv_heads),
       .head_size = static_cast<int>(shape.head_size),
       .half = static_cast<int>(shape.width() / 2),
@@ -76,9 +83,12 @@ absl::Status RopeApply(cudaStream_t stream, const RopeShape& shape, const float*
                 0, stream, sizes, table, positions, inverse ? -1.f : 1.f, qkv);
 }
 
-template absl::Status RopeApply<float>(cudaStream_t, const RopeShape&, const float*, const int32_t*,
-                                       bool, float*);
-template absl::Status RopeApply<BFloat16>(cudaStream_t, const RopeShape&, const float*,
-                                          const int32_t*, bool, BFloat16*);
+#define STRATA_INSTANTIATE(T)                                                                      \
+  template absl::Status RopeApply<T>(cudaStream_t, const RopeShape&, const float*, const int32_t*, \
+                                     bool, T*)
+STRATA_INSTANTIATE(float);
+STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels::cuda

@@ -1,5 +1,5 @@
-// Rotary positions on CUDA devices: what kernels/rope.h computes. T is float or BFloat16; pointers
-// are to device memory; work is queued on the stream.
+// Rotary positions on CUDA devices: what kernels/rope.h computes. T is float, BFloat16 or Float16;
+// pointers are to device memory; work is queued on the stream.
 #ifndef STRATA_KERNELS_CUDA_ROPE_H_
 #define STRATA_KERNELS_CUDA_ROPE_H_
 
@@ -17,6 +17,10 @@ struct RopeShape {
   int64_t heads = 0, kv_heads = 0, head_size = 0;
   int64_t start = 0;   // row n stands at position start + n % T, which must lie in the table
   int64_t rotary = 0;  // the first elements of a head, which turn; 0: all
+  // Where not null, *start_at takes start's place, as the device finds it when the kernel runs;
+  // rows at positions from table_rows on then stay what they are.
+  const double* start_at = nullptr;
+  int64_t table_rows = 0;
 
   int64_t width() const { return rotary == 0 ? head_size : rotary; }  // R
 };

@@ -67,6 +67,32 @@ TYPED_TEST(RopeTest, RowsStandWherePositionsSay) {
   });
 }
 
+// A chunk of a text in decoding, at whose end the table ends.
+TYPED_TEST(RopeTest, RowsStandFromWhereTheDeviceFinds) {
+  using T = TypeParam;
+  RopeShape shape{6, 6, 2, 1, 16};
+  shape.table_rows = kPositions;
+  constexpr int64_t kStart = kPositions - 4;
+  const auto qkv = testing::RandomOf<T>(Elements(shape), 1);
+  kernels::RopeShape turned = OnTheHost(shape);
+  turned.start = kStart;
+  turned.rows = 4;
+  const int64_t end = Elements({4, 6, 2, 1, 16});
+  const Doubles given = testing::WidenOf(qkv);
+  Doubles expected = reference::Rope(turned, kTheta, false, {given.begin(), given.begin() + end});
+  expected.insert(expected.end(), given.begin() + end, given.end());
+  this->InEachOrder([&] {
+    DeviceArray<T> values(qkv, this->stream());
+    DeviceArray<float> angles(Table(shape), this->stream());
+    DeviceArray<double> start(Doubles{kStart}, this->stream());
+    RopeShape placed = shape;
+    placed.start_at = start.data();
+    STRATA_EXPECT_OK(
+        RopeApply(this->stream(), placed, angles.data(), nullptr, false, values.data()));
+    ExpectNumbers(values.ToHost(), expected);
+  });
+}
+
 TYPED_TEST(RopeTest, AnOddWidthIsRefused) {
   this->InEachOrder([&] {
     TypeParam* none = nullptr;

@@ -1,9 +1,10 @@
 // Tensor cores of sm_80 and later by warps: asynchronous copies of rows to shared memory, fragments
-// from there, products of 16 x 8 x 16 in bf16 with sums in f32.
+// from there, products of 16 x 8 x 16 in bf16 or f16 with sums in f32.
 #ifndef STRATA_KERNELS_CUDA_TENSOR_CORE_CUH_
 #define STRATA_KERNELS_CUDA_TENSOR_CORE_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/common.cuh"
 
@@ -31,9 +32,9 @@ __device__ __forceinline__ void WaitForCopies() {
   if (!Planted(Mistake::kNoCopyWait)) asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// --- Tiles: rows of kColumns bf16, aligned to 128 bytes. The 16-byte chunks of a row are permuted
-// by the row so that eight rows' chunks at one place, which ldmatrix reads at once, lie in all 32
-// banks.
+// --- Tiles: rows of kColumns numbers of 16 bits, aligned to 128 bytes. The 16-byte chunks of a row
+// are permuted by the row so that eight rows' chunks at one place, which ldmatrix reads at once,
+// lie in all 32 banks.
 
 template <int kColumns>
 struct Tile {
@@ -56,9 +57,10 @@ struct Tile {
 
 // Begins to copy `rows` of a tile's kRows rows, of `columns` elements, a multiple of 8; the rest
 // becomes zeros.
-template <int kColumns, int kRows, int kThreads>
-__device__ __forceinline__ void CopyRows(const BFloat16* from, int64_t stride, int rows,
-                                         int columns, unsigned to) {
+template <int kColumns, int kRows, int kThreads, typename Number>
+__device__ __forceinline__ void CopyRows(const Number* from, int64_t stride, int rows, int columns,
+                                         unsigned to) {
+  static_assert(sizeof(Number) == 2);
   using T = Tile<kColumns>;
   constexpr int kAtOnce = kThreads / T::kPermuted;  // rows
   static_assert(kAtOnce % 8 == 0);
@@ -111,34 +113,49 @@ __device__ __forceinline__ unsigned TransposedPlace(unsigned tile) {
   return LeftPlace<kColumns>(tile, 0);
 }
 
+// Number: BFloat16 or Float16, of both factors.
+template <typename Number>
 __device__ __forceinline__ void MultiplyAdd(const unsigned (&left)[4], unsigned right0,
                                             unsigned right1, float (&sums)[4]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
+#define STRATA_MULTIPLY_ADD(type)                                           \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type       \
+               ".f32 "                                                      \
+               "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"      \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) \
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1))
+  if constexpr (std::is_same_v<Number, BFloat16>) {
+    STRATA_MULTIPLY_ADD("bf16");
+  } else {
+    STRATA_MULTIPLY_ADD("f16");
+  }
+#undef STRATA_MULTIPLY_ADD
 }
 
-// Two numbers in one register, by one instruction.
+// Two numbers in one register, by one instruction. What is too large for f16 becomes infinite.
+template <typename Number>
 __device__ __forceinline__ unsigned Round(float low, float high) {
   unsigned rounded;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(rounded) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<Number, BFloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(rounded) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(rounded) : "f"(high), "f"(low));
+  }
   return rounded;
 }
 
 // Two products of 8 columns each, rounded, are the left operand of a product over these 16.
+template <typename Number>
 __device__ __forceinline__ void LeftOf(const float (&low)[4], const float (&high)[4],
                                        unsigned (&left)[4]) {
-  left[0] = Round(low[0], low[1]);
-  left[1] = Round(low[2], low[3]);
-  left[2] = Round(high[0], high[1]);
-  left[3] = Round(high[2], high[3]);
+  left[0] = Round<Number>(low[0], low[1]);
+  left[1] = Round<Number>(low[2], low[3]);
+  left[2] = Round<Number>(high[0], high[1]);
+  left[3] = Round<Number>(high[2], high[3]);
 }
 
 // products[., 8 columns each] += rows of `left` times kRows rows of `right`, tiles of kColumns;
 // kAtoms times 16 rows of `left` from `row` on.
-template <int kColumns, int kAtoms, int kRows>
+template <typename Number, int kColumns, int kAtoms, int kRows>
 __device__ __forceinline__ void MultiplyByRows(unsigned left_tile, int row, unsigned right_tile,
                                                float (&products)[kAtoms][kRows / 8][4]) {
   using T = Tile<kColumns>;
@@ -155,15 +172,15 @@ __device__ __forceinline__ void MultiplyByRows(unsigned left_tile, int row, unsi
       LoadMatrices(T::Add(right_place, 16 * n, 2 * k), right);
 #pragma unroll
       for (int a = 0; a < kAtoms; ++a) {
-        MultiplyAdd(left[a], right[0], right[1], products[a][2 * n]);
-        MultiplyAdd(left[a], right[2], right[3], products[a][2 * n + 1]);
+        MultiplyAdd<Number>(left[a], right[0], right[1], products[a][2 * n]);
+        MultiplyAdd<Number>(left[a], right[2], right[3], products[a][2 * n + 1]);
       }
     }
   }
 }
 
 // sums[., 8 columns each] += weights, rounded, times a tile's kRows rows of kColumns.
-template <int kColumns, int kAtoms, int kRows>
+template <typename Number, int kColumns, int kAtoms, int kRows>
 __device__ __forceinline__ void AddByWeights(const float (&weights)[kAtoms][kRows / 8][4],
                                              unsigned tile,
                                              float (&sums)[kAtoms][kColumns / 8][4]) {
@@ -172,15 +189,17 @@ __device__ __forceinline__ void AddByWeights(const float (&weights)[kAtoms][kRow
   for (int k = 0; k < kRows / 16; ++k) {
     unsigned left[kAtoms][4];
 #pragma unroll
-    for (int a = 0; a < kAtoms; ++a) LeftOf(weights[a][2 * k], weights[a][2 * k + 1], left[a]);
+    for (int a = 0; a < kAtoms; ++a) {
+      LeftOf<Number>(weights[a][2 * k], weights[a][2 * k + 1], left[a]);
+    }
 #pragma unroll
     for (int n = 0; n < kColumns / 16; ++n) {
       unsigned right[4];
       LoadTransposed(Tile<kColumns>::Add(place, 16 * k, 2 * n), right);
 #pragma unroll
       for (int a = 0; a < kAtoms; ++a) {
-        MultiplyAdd(left[a], right[0], right[1], sums[a][2 * n]);
-        MultiplyAdd(left[a], right[2], right[3], sums[a][2 * n + 1]);
+        MultiplyAdd<Number>(left[a], right[0], right[1], sums[a][2 * n]);
+        MultiplyAdd<Number>(left[a], right[2], right[3], sums[a][2 * n + 1]);
       }
     }
   }
@@ -190,7 +209,7 @@ __device__ __forceinline__ void AddByWeights(const float (&weights)[kAtoms][kRow
 
 // Of 16 rows from `row` on, which nobody else touches; what `get` gives by row's half, column and
 // sum is rounded.
-template <int kColumns, typename Get>
+template <typename Number, int kColumns, typename Get>
 __device__ __forceinline__ void SumsToTile(const float (&sums)[kColumns / 8][4], char* tile,
                                            int row, Get get) {
   const int lane = threadIdx.x % 32;
@@ -200,16 +219,17 @@ __device__ __forceinline__ void SumsToTile(const float (&sums)[kColumns / 8][4],
     for (int half = 0; half < 2; ++half) {
       const int column = n * 8 + lane % 4 * 2;
       const unsigned at = Tile<kColumns>::Offset(row + lane / 4 + half * 8, n);
-      *reinterpret_cast<unsigned*>(tile + at + lane % 4 * 4) =
-          Round(get(half, column, sums[n][2 * half]), get(half, column + 1, sums[n][2 * half + 1]));
+      *reinterpret_cast<unsigned*>(tile + at + lane % 4 * 4) = Round<Number>(
+          get(half, column, sums[n][2 * half]), get(half, column + 1, sums[n][2 * half + 1]));
     }
   }
 }
 // Rows [row, row + kRows) of a tile, the first `rows` of them and of their elements the first
 // `columns`, by a warp.
-template <int kColumns, int kRows>
+template <int kColumns, int kRows, typename Number>
 __device__ __forceinline__ void TileToRows(const char* tile, int row, int rows, int columns,
-                                           BFloat16* to, int64_t stride) {
+                                           Number* to, int64_t stride) {
+  static_assert(sizeof(Number) == 2);
   constexpr int kAcross = kColumns / 8;
 #pragma unroll 4
   for (int i = threadIdx.x % 32; i < kRows * kAcross; i += 32) {

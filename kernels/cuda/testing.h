@@ -1,4 +1,5 @@
-// What the tests of CUDA kernels share: typed tests over float and BFloat16, and tolerances.
+// What the tests of CUDA kernels share: typed tests over the three types of numbers, and
+// tolerances.
 #ifndef STRATA_KERNELS_CUDA_TESTING_H_
 #define STRATA_KERNELS_CUDA_TESTING_H_
 
@@ -22,9 +23,9 @@ using testing::Floats;
 
 template <typename T>
 class TypedCudaTest : public standin::CudaTest {};
-using NumberTypes = ::testing::Types<float, BFloat16>;
+using NumberTypes = ::testing::Types<float, BFloat16, Float16>;
 
-// f32: 1e-5 of the largest value; bf16: one rounding besides, which is 1/256 of each.
+// f32: 1e-5 of the largest value; 16 bits: one rounding besides, which is 1/256 of each in bf16.
 inline constexpr double kTolerance = 1e-5;
 
 template <typename T>

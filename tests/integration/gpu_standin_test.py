@@ -22,8 +22,11 @@ class GpuJobs(real_processes.RealProcesses):
     def setUp(self):
         super().setUp()
         self.env["STRATA_GPU_STANDIN"] = "1"
+        self.write_job("{family: llama, layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, vocab: 256}")
+
+    def write_job(self, model):
         (self.folder / "job.yaml").write_text(f"""
-model: {{family: llama, layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, vocab: 256}}
+model: {model}
 data: {{train: [{{path: {self.folder}/text.txt}}], validation: {{fraction: 0.1}}}}
 train: {{sequence: 16, global_batch: 2, micro_batch: 1, steps: {STEPS}, seed: 1,
         schedule: {{name: constant, warmup_steps: 1}}}}
@@ -31,28 +34,36 @@ evaluate: {{every_steps: {STEPS}, sequences: 1}}
 checkpoint: {{every_steps: 2, keep: 2}}
 """)
 
+    def strata(self, *arguments):
+        """The finished process, with all that it printed."""
+        return subprocess.run([self.folder / "bin/strata", *arguments], cwd=self.folder, env=self.env,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=real_processes.WAIT_SECONDS)
+
     def run_job(self, device, *sets, folder=None, more=()):
         """The finished process and its records."""
         self.metrics = self.folder / "metrics.jsonl"
         self.metrics.unlink(missing_ok=True)
-        command = [self.folder / "bin/strata", "run", "job.yaml", "--dir", folder or f"of-{device}", "--metrics",
-                   self.metrics, *more, "--set", f"resources.device={device}"]
+        command = ["run", "job.yaml", "--dir", folder or f"of-{device}", "--metrics", self.metrics, *more,
+                   "--set", f"resources.device={device}"]
         for value in sets:
             command += ["--set", value]
-        done = subprocess.run(command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=real_processes.WAIT_SECONDS)
+        done = self.strata(*command)
         records = [json.loads(line) for line in self.metrics.read_text().splitlines()] if self.metrics.exists() else []
         return done, records
 
     def expect_cpu_losses(self, tolerance, *sets):
-        results = {}
+        """Validation included; of f16 with the same scales."""
+        results, scales = {}, {}
         for device in ("gpu", "cpu"):
             done, records = self.run_job(device, *sets)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertNotIn("race", done.stdout)
             results[device] = [record["loss"] for record in records] + [records[-1]["validation_loss"]]
+            scales[device] = [record.get("loss_scale") for record in records]
             shutil.rmtree(self.folder / f"of-{device}")
         self.assertEqual(len(results["gpu"]), STEPS + 1)
+        self.assertEqual(scales["gpu"], scales["cpu"])
         for ours, theirs in zip(results["gpu"], results["cpu"]):
             self.assertLess(abs(ours - theirs), tolerance * theirs)
 
@@ -67,6 +78,42 @@ class GpuStandinTest(GpuJobs):
 
     def test_a_training_in_bf16_with_split_masters_and_moments_of_8_bits_is_near_the_cpus(self):
         self.expect_cpu_losses(1e-3, "train.precision=bf16", "train.optimizer.master=split", "train.optimizer.state=8bit")
+
+    def test_a_training_in_f16_scales_its_losses_as_the_cpu_does(self):
+        self.expect_cpu_losses(1e-4, "train.precision=f16")
+
+    def test_adapters_beside_a_quantised_base_have_the_cpus_losses(self):
+        self.run_job("cpu", "train.steps=2", folder="base")
+        self.assertEqual(self.strata("export", "base/checkpoints", "-o", "model").returncode, 0)
+        self.write_job("{from: model}")
+        adapters = ["train.method=qlora", "train.lora={rank: 4, alpha: 8}", "train.optimizer={learning_rate: 0.01}"]
+        self.expect_cpu_losses(1e-6, *adapters)
+        self.expect_cpu_losses(1e-4, *adapters, "train.quantize={type: int8}", "train.precision=f16")
+
+    def infer(self, command, device):
+        """What `eval` or `generate` says in JSON."""
+        done = self.strata(*command, "--from", "of-cpu/checkpoints", "--device", device, "-o", "json")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual("computes on Strata's stand-in" in done.stdout, device == "gpu", done.stdout)
+        return json.loads(done.stdout[done.stdout.index("{"):])
+
+    def check_inference(self, *sets):
+        self.assertEqual(self.run_job("cpu", "train.steps=2", *sets)[0].returncode, 0)
+        (self.folder / "few.txt").write_text("every stone under the light of the morning river")
+        for precision, tolerance in (("f32", 1e-6), ("f16", 1e-3)):
+            losses = [self.infer(["eval", "--data", "few.txt", "--sequence", "12", "--precision", precision], device)
+                      for device in ("gpu", "cpu")]
+            self.assertEqual(losses[0]["tokens"], losses[1]["tokens"])
+            self.assertLess(abs(losses[0]["loss"] - losses[1]["loss"]), tolerance * losses[1]["loss"])
+        told = [self.infer(["generate", "--prompt", "water under", "--tokens", "5", "--temperature", "0"], device)
+                for device in ("gpu", "cpu")]
+        self.assertEqual(len(told[0]["text"]), 5)
+        self.assertEqual(*told)
+        shutil.rmtree(self.folder / "of-cpu")
+
+    def test_a_checkpoint_is_evaluated_and_goes_on_from_a_prompt_as_on_the_cpu(self):
+        self.check_inference()
+        self.check_inference("model.family=gpt2", "model.kv_heads=4")  # learned positions
 
     def test_states_on_ssd_and_streamed_layers_have_the_cpus_losses(self):
         self.expect_cpu_losses(1e-6, *SSD, "memory.place.parameters=host", "memory.stream.resident=2", "model.layers=4")
@@ -86,6 +133,14 @@ class GpuStandinTest(GpuJobs):
         done, _ = self.run_job("gpu")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("strata-trainer-gpu: No such file or directory — jobs on GPUs need it", done.stdout)
+        self.run_job("cpu", "train.steps=1")
+        command = ["generate", "--from", "of-cpu/checkpoints", "--prompt", "water", "--device", "gpu"]
+        done = self.strata(*command)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("strata-trainer-gpu: No such file or directory", done.stdout)
+        done = self.strata(*command, "--ranks", "2")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("--device: gpu with 2 ranks is not supported yet", done.stdout)
 
 
 if __name__ == "__main__":

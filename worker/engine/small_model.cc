@@ -52,7 +52,8 @@ absl::Status TextHost::LoadScalars(double* scalars) {
   scalars[static_cast<int>(Scalar::kInverseTokens)] =
       std::count(overflow_steps.begin(), overflow_steps.end(), step) > 0
           ? std::numeric_limits<double>::infinity()
-          : 1.0 / (kSmallBatch * kSmallSequence);
+          : (loss_scale > 0 ? loss_scale : 1) / (kSmallBatch * kSmallSequence);
+  if (loss_scale > 0) scalars[static_cast<int>(Scalar::kLossScale)] = loss_scale;
   return absl::OkStatus();
 }
 

@@ -76,6 +76,8 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   model::EmitOptions emit;
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
+  const bool accelerated = planner::OnAccelerator(task.request().job());
+  if (accelerated) emit.backend = ops::BackendKind::kCuda;
   emit.lora = model::LoraOf(job.train());
   ASSIGN_OR_RETURN(emit.type, planner::ComputeTypeOf(task.request().precision()));
   result.type = emit.type;
@@ -86,7 +88,7 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   result.parameters = graph.parameters();
   program::DecodeOptions options = planner::StreamingOf(task.request().memory());
   options.stages = task.ranks();
-  if (task.request().has_memory()) options.tier = program::Tier::kDevice;
+  if (accelerated || task.request().has_memory()) options.tier = program::Tier::kDevice;
   ASSIGN_OR_RETURN(result.stages, program::BuildDecode(graph, options));
   return result;
 }

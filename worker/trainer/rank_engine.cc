@@ -39,9 +39,13 @@ absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet&
   return absl::OkStatus();
 }
 
-bool ComputesOnDevice(const v1::TrainerTask& task) {
-  return task.kind() == v1::TrainerTask::KIND_TRAIN && planner::OnAccelerator(task.job());
+bool Trains(const v1::TrainerTask& task) { return task.kind() == v1::TrainerTask::KIND_TRAIN; }
+
+const v1::JobSpec& JobOf(const v1::TrainerTask& task) {
+  return Trains(task) ? task.job() : task.request().job();
 }
+
+bool ComputesOnDevice(const v1::TrainerTask& task) { return planner::OnAccelerator(JobOf(task)); }
 
 // Devices form every group whole, also where ranks exchange messages with neighbours only.
 void AddMembersOfGroups(const program::Mesh& mesh, int rank, v1::Prepared& prepared) {
@@ -63,9 +67,9 @@ absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& 
   const v1::TrainerTask& task = context.task;
   if (!ComputesOnDevice(task)) return nullptr;
   if (context.parts.make_accelerator == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("resources.device: ", task.job().resources().device(),
-                     ": this trainer computes on the CPU only"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        Trains(task) ? "resources.device: " : "--device: ", JobOf(task).resources().device(),
+        ": this trainer computes on the CPU only"));
   }
   ASSIGN_OR_RETURN(NamedAccelerator made, context.parts.make_accelerator(OrdinalOf(task), ranks));
   if (task.rank() == 0) {

@@ -65,7 +65,8 @@ TrainersOptions OptionsFor(const v1::TrainerTask& task, int ranks,
   TrainersOptions options;
   options.ranks.resize(ranks);
   std::iota(options.ranks.begin(), options.ranks.end(), 0);
-  if (task.kind() == v1::TrainerTask::KIND_TRAIN) options.device = task.job().resources().device();
+  const bool trains = task.kind() == v1::TrainerTask::KIND_TRAIN;
+  options.device = (trains ? task.job() : task.request().job()).resources().device();
   options.job_directory = task.job_directory();
   if (!progress_folder.empty()) {
     options.progress_path = [progress_folder](int rank) {

@@ -33,6 +33,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kLayerNormBackward, LaunchLayerNormBackward},
     {OpKind::kAttentionForward, LaunchAttentionForward},
     {OpKind::kAttentionBackward, LaunchAttentionBackward},
+    {OpKind::kAttentionDecode, LaunchAttentionDecode},
     {OpKind::kAddBias, LaunchAddBias},
     {OpKind::kBiasGradient, LaunchBiasGradient},
     {OpKind::kActivate, LaunchActivate},

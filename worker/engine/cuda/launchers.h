@@ -28,6 +28,7 @@ BoundOp LaunchLayerNormReplay(OpReader& reader, const Launching& at);
 BoundOp LaunchLayerNormBackward(OpReader& reader, const Launching& at);
 BoundOp LaunchAttentionForward(OpReader& reader, const Launching& at);
 BoundOp LaunchAttentionBackward(OpReader& reader, const Launching& at);
+BoundOp LaunchAttentionDecode(OpReader& reader, const Launching& at);
 BoundOp LaunchMatMul(OpReader& reader, const Launching& at);
 BoundOp LaunchActivate(OpReader& reader, const Launching& at);
 BoundOp LaunchActivateBackward(OpReader& reader, const Launching& at);

@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/strings/str_cat.h"
 #include "device/cuda/cuda_stream.h"
-#include "kernels/number_types.h"
-#include "program/ir/types.h"
 #include "worker/engine/accelerator.h"
+#include "worker/engine/binding/number_type.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::kernels::cuda {
@@ -27,17 +25,6 @@ struct Launching {
   kernels::cuda::MatmulLibrary* products = nullptr;
   std::byte* scratch = nullptr;  // on the device
 };
-
-// What `body` makes of a number of the type that kernels of the device have. Fails the reader where
-// they have none.
-template <typename Body>
-BoundOp WithDeviceNumber(OpReader& reader, program::DType type, const Body& body) {
-  if (type == program::DType::kF32) return body(float());
-  if (type == program::DType::kBF16) return body(kernels::BFloat16());
-  reader.Fail(absl::UnimplementedError(
-      absl::StrCat("the device has no kernel for ", Name(type), "; train in bf16 or f32")));
-  return {};
-}
 
 }  // namespace strata::worker
 

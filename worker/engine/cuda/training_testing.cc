@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "kernels/int8.h"
+#include "kernels/nf4.h"
 #include "kernels/number_types.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
 #include "model/rope_table.h"
 #include "program/compose/composer.h"
 #include "program/ir/mesh.h"
+#include "worker/engine/binding/number_type.h"
 #include "worker/engine/communication_binding.h"
 
 namespace strata::worker {
@@ -23,6 +26,51 @@ using program::Scalar;
 template <typename T>
 absl::Span<std::byte> BytesOf(std::vector<T>& values) {
   return absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T));
+}
+
+// A matrix's rows, whose scales stand beside it.
+void QuantiseRows(const program::TensorSpec& matrix, const program::TensorSpec& scales,
+                  const std::vector<float>& values, std::vector<std::byte>& bytes) {
+  const int64_t columns = matrix.shape[1];
+  for (int64_t row = 0; row < matrix.shape[0]; ++row) {
+    const int64_t at = matrix.offset + row * columns;
+    const float scale = kernels::Int8Scale(&values[at], columns);
+    kernels::QuantiseInt8(&values[at], columns, scale, reinterpret_cast<int8_t*>(&bytes[at]));
+    std::memcpy(&bytes[scales.offset + row * 4], &scale, sizeof(scale));
+  }
+}
+
+// A tensor's weights in NF4, with the mean of its own scales.
+void QuantiseNf4(const program::TensorSpec& tensor, bool f32_scales,
+                 const std::vector<float>& values, std::vector<std::byte>& bytes) {
+  const int64_t count = tensor.elements(), blocks = (count + 63) / kernels::kNf4Block;
+  const double sum = kernels::SumOfNf4Scales(&values[tensor.offset], count);
+  for (int64_t at = 0; at < count; at += kernels::kNf4Unit) {
+    const int64_t unit = (tensor.offset + at) / kernels::kNf4Unit;
+    const int64_t here = std::min(kernels::kNf4Unit, count - at);
+    const float* const from = &values[tensor.offset + at];
+    if (f32_scales) {
+      kernels::QuantiseNf4F32Unit(from, here, &bytes[unit * kernels::kNf4F32UnitBytes]);
+    } else {
+      const auto mean = static_cast<float>(sum / static_cast<double>(blocks));
+      kernels::QuantiseNf4Unit(from, here, mean, &bytes[unit * kernels::kNf4UnitBytes]);
+    }
+  }
+}
+
+// Initial values as a set of frozen weights keeps them.
+std::vector<std::byte> Quantised(const program::ParameterSet& set) {
+  std::vector<float> values(set.elements);
+  model::FillInitial(set, 1, 0, absl::MakeSpan(values));
+  std::vector<std::byte> bytes(set.bytes());
+  for (size_t t = 0; t < set.tensors.size(); ++t) {
+    if (program::IsNf4(set.type)) {
+      QuantiseNf4(set.tensors[t], set.type == DType::kNf4F32, values, bytes);
+    } else if (!program::IsRowScales(set.tensors[t].name)) {
+      QuantiseRows(set.tensors[t], set.tensors[t + 1], values, bytes);
+    }
+  }
+  return bytes;
 }
 
 // Of whole steps between which nothing runs.
@@ -46,16 +94,17 @@ class Slots {
     std::vector<double> all;
     for (size_t s = 0; s < slots_.sets.size(); ++s) {
       const int slot = slots_.sets[s].parameters;
+      const DType type = engine_->programs().sets[s].type;
+      if (program::IsQuantised(type)) continue;
       std::vector<std::byte> bytes(engine_->programs().slots[slot].bytes);
       const absl::Status status = engine_->slots().Read(slot, 0, applied, 0, absl::MakeSpan(bytes));
       EXPECT_TRUE(status.ok()) << status;
-      if (engine_->programs().sets[s].type == DType::kF32) {
-        const auto* values = reinterpret_cast<const float*>(bytes.data());
-        all.insert(all.end(), values, values + bytes.size() / 4);
-      } else {
-        const auto* values = reinterpret_cast<const kernels::BFloat16*>(bytes.data());
-        for (size_t i = 0; i < bytes.size() / 2; ++i) all.push_back(kernels::ToFloat(values[i]));
-      }
+      WithNumber(type, [&]<typename T>(T) {
+        const auto* values = reinterpret_cast<const T*>(bytes.data());
+        for (size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+          all.push_back(kernels::ToFloat(values[i]));
+        }
+      });
     }
     return all;
   }
@@ -65,13 +114,18 @@ class Slots {
     const program::StateSlots::Set& set = slots_.sets[s];
     const program::ParameterSet& of = engine_->programs().sets[s];
     ASSERT_EQ(set.parameter_parts, 1);
+    if (program::IsQuantised(of.type)) {
+      std::vector<std::byte> bytes = Quantised(of);
+      return Write(set.parameters, absl::MakeSpan(bytes));
+    }
     std::vector<float> values(of.bytes() / program::SizeOf(of.type));
     model::FillInitial(of, 1, 0, absl::MakeSpan(values));
     if (of.type == DType::kF32) return Write(set.parameters, BytesOf(values));
-    std::vector<kernels::BFloat16> rounded;
-    for (const float value : values)
-      rounded.push_back(kernels::FromFloat<kernels::BFloat16>(value));
-    Write(set.parameters, BytesOf(rounded));
+    WithNumber(of.type, [&]<typename T>(T) {
+      std::vector<T> rounded;
+      for (const float value : values) rounded.push_back(kernels::FromFloat<T>(value));
+      Write(set.parameters, BytesOf(rounded));
+    });
     if (set.states.empty()) return;
     for (const program::StateSlots::Range& range : set.ranges) {
       std::vector<float> master(values.begin() + range.first,
@@ -111,6 +165,7 @@ void Train(const Training& training, Accelerator* accelerator, int rank,
   plan.gradient = training.formats.gradient;
   plan.master = training.formats.master;
   plan.moments = model::AdamWMoments(training.formats);
+  plan.loss_scaling = emission.type == DType::kF16;
   if (accelerator != nullptr) {
     emission.backend = ops::BackendKind::kCuda;
     plan.tier = program::Tier::kDevice;
@@ -145,10 +200,14 @@ void Train(const Training& training, Accelerator* accelerator, int rank,
   ASSERT_TRUE(engine.ok()) << engine.status();
   Slots slots(engine->get(), state);
   slots.FillAll(training, decision->graph);
+  model::LossScale loss_scale = training.loss_scale;
   for (int step = 0; step < training.steps; ++step, ++host.step) {
+    if (plan.loss_scaling) outcome.loss_scales.push_back(host.loss_scale = loss_scale.value);
     const absl::Status status = (*engine)->RunStep(0, host.applied);
     ASSERT_TRUE(status.ok()) << status;
-    if ((*engine)->scalar(Scalar::kApply) == 0) continue;
+    const bool applied = (*engine)->scalar(Scalar::kApply) != 0;
+    loss_scale.Update(applied);
+    if (!applied) continue;
     ++host.applied;
     outcome.losses.push_back((*engine)->scalar(Scalar::kLoss));
     outcome.norms.push_back((*engine)->scalar(Scalar::kGradientNorm));
@@ -166,6 +225,7 @@ void Train(const Training& training, Accelerator* accelerator, int rank,
 
 void ExpectNear(const TrainingOutcome& outcome, const TrainingOutcome& expected, double tolerance) {
   ASSERT_FALSE(expected.losses.empty());
+  EXPECT_EQ(outcome.loss_scales, expected.loss_scales);
   ASSERT_EQ(outcome.losses.size(), expected.losses.size());
   for (size_t step = 0; step < expected.losses.size(); ++step) {
     EXPECT_NEAR(outcome.losses[step], expected.losses[step], tolerance * expected.losses[step])

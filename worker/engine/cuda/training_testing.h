@@ -8,6 +8,7 @@
 
 #include "collectives/communicator.h"
 #include "model/families/families.h"
+#include "model/optimizer/loss_scale.h"
 #include "model/optimizer/number_formats.h"
 #include "program/compose/plan.h"
 #include "worker/engine/accelerator.h"
@@ -25,6 +26,7 @@ struct Training {
   std::vector<int64_t> overflow_steps = {};  // counted from 1
   // Sees, and may change, what was composed; null: nobody does.
   std::function<void(program::ProgramSet&)> look_at = nullptr;
+  model::LossScale loss_scale = {};          // of f16, as it begins
 };
 
 // Of SmallModel, in f32, with all samples in one pass.
@@ -32,6 +34,7 @@ Training SmallTraining();
 
 struct TrainingOutcome {
   std::vector<double> losses, norms;  // of steps that were applied
+  std::vector<double> loss_scales;    // of f16, of all steps
   double validation = 0;
   std::vector<double> parameters;  // the rank's, as they are kept
 };

@@ -24,7 +24,7 @@ BoundOp LaunchSwigluForward(OpReader& reader, const Launching& at) {
   using Op = ops::SwigluForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, rows = op->rows, ffn = op->ffn, function = FunctionOf(op->function),
             gate_up = reader.As<T>(Op::kGateUp), h = reader.As<T>(Op::kH)] {
       return kernels::cuda::GatedForward<T>(stream, rows, ffn, function, gate_up, h);
@@ -36,7 +36,7 @@ BoundOp LaunchSwigluBackward(OpReader& reader, const Launching& at) {
   using Op = ops::SwigluBackward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, rows = op->rows, ffn = op->ffn, function = FunctionOf(op->function),
             dh = reader.As<T>(Op::kDh), gate_up = reader.As<T>(Op::kGateUp),
             dgate_up = reader.As<T>(Op::kDgateUp)] {
@@ -49,7 +49,7 @@ BoundOp LaunchActivate(OpReader& reader, const Launching& at) {
   using Op = ops::Activate;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, count = op->rows * op->ffn, function = FunctionOf(op->function),
             x = reader.As<T>(Op::kX), h = reader.As<T>(Op::kH)] {
       return kernels::cuda::ActivationForward<T>(stream, count, function, x, h);
@@ -61,7 +61,7 @@ BoundOp LaunchActivateBackward(OpReader& reader, const Launching& at) {
   using Op = ops::ActivateBackward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, count = op->rows * op->ffn, function = FunctionOf(op->function),
             dh = reader.As<T>(Op::kDh), x = reader.As<T>(Op::kX), dx = reader.As<T>(Op::kDx)] {
       return kernels::cuda::ActivationBackward<T>(stream, count, function, dh, x, dx);

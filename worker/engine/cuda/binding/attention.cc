@@ -1,5 +1,6 @@
 #include "kernels/cuda/attention.h"
 
+#include "common/status_macros.h"
 #include "ops/attention.h"
 #include "ops/context.h"
 #include "worker/engine/binding/attention_shape.h"
@@ -13,7 +14,7 @@ BoundOp LaunchAttentionForward(OpReader& reader, const Launching& at) {
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
   const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
-  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(op->shape), qkv = reader.As<T>(Op::kQkv), positions,
             out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse)] {
       return kernels::cuda::AttentionForward<T>(stream, shape, qkv, positions, out, lse);
@@ -28,12 +29,38 @@ BoundOp LaunchAttentionBackward(OpReader& reader, const Launching& at) {
   const kernels::AttentionShape shape = ShapeOf(op->shape);
   const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
   void* const workspace = reader.Workspace(kernels::cuda::AttentionBackwardWorkspaceBytes(shape));
-  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, dout = reader.As<T>(Op::kDout), qkv = reader.As<T>(Op::kQkv),
             out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse), positions,
             dqkv = reader.As<T>(Op::kDqkv), workspace] {
       return kernels::cuda::AttentionBackward<T>(stream, shape, dout, qkv, out, lse, positions,
                                                  dqkv, workspace);
+    };
+  });
+}
+
+BoundOp LaunchAttentionDecode(OpReader& reader, const Launching& at) {
+  using Op = ops::AttentionDecode;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  const kernels::DecodeShape shape{.batch = 1,
+                                   .rows = op->rows,
+                                   .context = op->context,
+                                   .heads = op->heads,
+                                   .kv_heads = op->kv_heads,
+                                   .head_size = op->head_size,
+                                   .scores = OptionsOf(op->scores)};
+  const double* const scalars = reader.Scalars(Op::kScalars);
+  const kernels::cuda::DecodeScalars scalars_of{
+      .position = scalars + static_cast<int>(program::Scalar::kPosition),
+      .rows = scalars + static_cast<int>(program::Scalar::kValidTokens)};
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
+    return [stream = at.stream, shape, scalars = scalars_of, qkv = reader.As<T>(Op::kQkv),
+            k_cache = reader.As<T>(Op::kKCache), v_cache = reader.As<T>(Op::kVCache),
+            out = reader.As<T>(Op::kOut)]() -> absl::Status {
+      RETURN_IF_ERROR(
+          kernels::cuda::AppendToCache<T>(stream, shape, scalars, qkv, k_cache, v_cache, out));
+      return kernels::cuda::DecodeAttention<T>(stream, shape, scalars, qkv, k_cache, v_cache, out);
     };
   });
 }
@@ -47,7 +74,7 @@ BoundOp LaunchAttentionDelta(OpReader& reader, const Launching& at) {
                                       .heads = op->heads,
                                       .kv_heads = op->heads,
                                       .head_size = op->head_size};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, dout = reader.As<T>(Op::kDout), out = reader.As<T>(Op::kOut),
             delta = reader.F32(Op::kDelta)] {
       return kernels::cuda::AttentionDelta<T>(stream, shape, dout, out, delta);
@@ -61,7 +88,7 @@ BoundOp LaunchAttentionPart(OpReader& reader, const Launching& at) {
   if (!op) return {};
   Seen seen = SeenBy(reader, op->part);
   if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
-  return WithDeviceNumber(reader, op->part.held.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->part.held.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, seen, qkv = reader.As<T>(Op::kQkv), kv = reader.As<T>(Op::kKv),
             out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse)] {
       absl::Status status;
@@ -80,7 +107,7 @@ BoundOp LaunchAttentionPartBackward(OpReader& reader, const Launching& at) {
   if (!op) return {};
   Seen seen = SeenBy(reader, op->part);
   if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
-  return WithDeviceNumber(reader, op->part.held.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->part.held.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, seen, dout = reader.As<T>(Op::kDout), qkv = reader.As<T>(Op::kQkv),
             kv = reader.As<T>(Op::kKv), lse = reader.F32(Op::kLse), delta = reader.F32(Op::kDelta),
             dqkv = reader.As<T>(Op::kDqkv), dkv = reader.As<T>(Op::kDkv)] {

@@ -38,7 +38,7 @@ BoundOp LaunchCrossEntropy(OpReader& reader, const Launching& at) {
   float* const losses = LossesOf(reader, *op);
   const double* const scale =
       reader.Scalars(Op::kScalars) + static_cast<int>(program::Scalar::kInverseTokens);
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), scale, logits = reader.As<T>(Op::kLogits),
             targets = reader.I32(Op::kTargets), losses,
             loss = reader.F64(Op::kLoss)]() -> absl::Status {
@@ -54,7 +54,7 @@ BoundOp LaunchCrossEntropyLoss(OpReader& reader, const Launching& at) {
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
   float* const losses = LossesOf(reader, *op);
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), logits = reader.As<T>(Op::kLogits),
             targets = reader.I32(Op::kTargets), losses,
             loss = reader.F64(Op::kLoss)]() -> absl::Status {
@@ -69,7 +69,7 @@ BoundOp LaunchCrossEntropyStatistics(OpReader& reader, const Launching& at) {
   using Op = ops::CrossEntropyStatistics;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, part = PartOf(reader, *op), targets = reader.I32(Op::kTargets),
             logits = reader.As<T>(Op::kLogits), statistics = reader.F32(Op::kStatistics)] {
       return kernels::cuda::CrossEntropyStatistics<T>(stream, part, targets, logits, statistics);
@@ -83,7 +83,7 @@ BoundOp LaunchCrossEntropyFinish(OpReader& reader, const Launching& at) {
   if (!op) return {};
   const double* const scale =
       reader.Scalars(Op::kScalars) + static_cast<int>(program::Scalar::kInverseTokens);
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, part = PartOf(reader, *op), parts = op->parts, scale,
             targets = reader.I32(Op::kTargets), statistics = reader.F32(Op::kStatistics),
             logits = reader.As<T>(Op::kLogits), loss = reader.F64(Op::kLoss)] {

@@ -9,7 +9,7 @@ BoundOp LaunchDequantise(OpReader& reader, const Launching& at) {
   using Op = ops::Dequantise;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, f32_scales = op->f32_scales, count = op->elements,
             units = reader.Data(Op::kUnits), out = reader.As<T>(Op::kOut)] {
       return kernels::cuda::DequantiseNf4<T>(stream, units, f32_scales, count, out);
@@ -21,7 +21,7 @@ BoundOp LaunchDequantiseRows(OpReader& reader, const Launching& at) {
   using Op = ops::DequantiseRows;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, rows = op->rows, columns = op->columns,
             codes = reader.As<const int8_t>(Op::kCodes), scales = reader.F32(Op::kScales),
             out = reader.As<T>(Op::kOut)] {

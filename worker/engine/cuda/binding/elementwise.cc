@@ -10,7 +10,7 @@ BoundOp LaunchAdd(OpReader& reader, const Launching& at) {
   using Op = ops::Add;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return
         [stream = at.stream, count = op->elements, src = reader.As<T>(Op::kSrc),
          dst = reader.As<T>(Op::kDst)] { return kernels::cuda::Add<T>(stream, count, src, dst); };
@@ -38,7 +38,7 @@ BoundOp LaunchScale(OpReader& reader, const Launching& at) {
   using Op = ops::Scale;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, count = op->elements, factor = static_cast<float>(op->factor),
             dst = reader.As<T>(Op::kDst)] {
       return kernels::cuda::Scale<T>(stream, count, factor, dst);
@@ -50,7 +50,7 @@ BoundOp LaunchSoftcap(OpReader& reader, const Launching& at) {
   using Op = ops::Softcap;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, count = op->elements, cap = static_cast<float>(op->cap),
             x = reader.As<T>(Op::kX)] { return kernels::cuda::Softcap<T>(stream, count, cap, x); };
   });
@@ -61,7 +61,7 @@ BoundOp LaunchSumSquares(OpReader& reader, const Launching& at) {
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
   static_assert(kernels::cuda::kSumSquaresWorkspaceBytes <= kStreamScratchBytes);
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, count = op->count, x = reader.As<T>(Op::kX),
             out = reader.F64(Op::kOut), scratch = at.scratch] {
       return kernels::cuda::SumSquares<T>(stream, count, x, out, scratch);

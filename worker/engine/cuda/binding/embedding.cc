@@ -21,7 +21,7 @@ BoundOp LaunchEmbeddingForward(OpReader& reader, const Launching& at) {
   using Op = ops::EmbeddingForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(reader, *op), tokens = reader.I32(Op::kTokens),
             table = reader.As<T>(Op::kTable), y = reader.As<T>(Op::kY)] {
       return kernels::cuda::EmbeddingForward<T>(stream, shape, tokens, table, y);
@@ -33,7 +33,7 @@ BoundOp LaunchEmbeddingBackward(OpReader& reader, const Launching& at) {
   using Op = ops::EmbeddingBackward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(reader, *op), tokens = reader.I32(Op::kTokens),
             dy = reader.As<T>(Op::kDy), dtable = reader.F32(Op::kDtable)] {
       return kernels::cuda::EmbeddingBackward<T>(stream, shape, tokens, dy, dtable);

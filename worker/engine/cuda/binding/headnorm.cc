@@ -20,7 +20,7 @@ BoundOp LaunchHeadNormForward(OpReader& reader, const Launching& at) {
   using Op = ops::HeadNormForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return
         [stream = at.stream, shape = ShapeOf(op->shape), epsilon = static_cast<float>(op->epsilon),
          qkv = reader.As<T>(Op::kQkv), wq = reader.As<T>(Op::kWq), wk = reader.As<T>(Op::kWk),
@@ -34,7 +34,7 @@ BoundOp LaunchHeadNormReplay(OpReader& reader, const Launching& at) {
   using Op = ops::HeadNormReplay;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(op->shape), qkv = reader.As<T>(Op::kQkv),
             wq = reader.As<T>(Op::kWq), wk = reader.As<T>(Op::kWk), rstd = reader.F32(Op::kRstd),
             out = reader.As<T>(Op::kOut)] {
@@ -50,7 +50,7 @@ BoundOp LaunchHeadNormBackward(OpReader& reader, const Launching& at) {
   const kernels::cuda::HeadNormShape shape = ShapeOf(op->shape);
   auto* const workspace = static_cast<float*>(
       reader.Workspace(op->frozen ? 0 : kernels::cuda::HeadNormBackwardWorkspaceBytes(shape)));
-  return WithDeviceNumber(reader, op->shape.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, dout = reader.As<T>(Op::kDout), qkv = reader.As<T>(Op::kQkv),
             wq = reader.As<T>(Op::kWq), wk = reader.As<T>(Op::kWk), rstd = reader.F32(Op::kRstd),
             dqkv = reader.As<T>(Op::kDqkv), dwq = op->frozen ? nullptr : reader.F32(Op::kDwq),

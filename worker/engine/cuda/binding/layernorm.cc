@@ -17,7 +17,7 @@ BoundOp LaunchLayerNormForward(OpReader& reader, const Launching& at) {
   using Op = ops::LayerNormForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), epsilon = static_cast<float>(op->epsilon),
             x = reader.As<T>(Op::kX), w = reader.As<T>(Op::kW), b = reader.As<T>(Op::kB),
             y = reader.As<T>(Op::kY), statistics = reader.F32(Op::kStatistics)] {
@@ -30,7 +30,7 @@ BoundOp LaunchAddLayerNormForward(OpReader& reader, const Launching& at) {
   using Op = ops::AddLayerNormForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), epsilon = static_cast<float>(op->epsilon),
             x = reader.As<T>(Op::kX), branch = reader.As<T>(Op::kBranch), w = reader.As<T>(Op::kW),
             b = reader.As<T>(Op::kB), sum = reader.As<T>(Op::kSum), y = reader.As<T>(Op::kY),
@@ -45,7 +45,7 @@ BoundOp LaunchLayerNormReplay(OpReader& reader, const Launching& at) {
   using Op = ops::LayerNormReplay;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), x = reader.As<T>(Op::kX),
             w = reader.As<T>(Op::kW), b = reader.As<T>(Op::kB),
             statistics = reader.F32(Op::kStatistics), y = reader.As<T>(Op::kY)] {
@@ -61,7 +61,7 @@ BoundOp LaunchLayerNormBackward(OpReader& reader, const Launching& at) {
   const kernels::cuda::LayerNormShape shape = ShapeOf(*op);
   auto* const workspace = static_cast<float*>(
       reader.Workspace(op->frozen ? 0 : kernels::cuda::LayerNormBackwardWorkspaceBytes(shape)));
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, accumulate = op->accumulate, dy = reader.As<T>(Op::kDy),
             x = reader.As<T>(Op::kX), w = reader.As<T>(Op::kW),
             statistics = reader.F32(Op::kStatistics), dx = reader.As<T>(Op::kDx),

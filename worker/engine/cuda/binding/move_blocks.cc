@@ -27,7 +27,7 @@ BoundOp LaunchMoveBlocks(OpReader& reader, const Launching& at) {
                                       .from_row = op->from_row,
                                       .to_block = op->to_block,
                                       .to_row = op->to_row};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, move, adds = op->adds, from = reader.As<T>(Op::kFrom),
             to = reader.As<T>(Op::kTo)] {
       return kernels::cuda::MoveBlocks<T>(stream, move, adds, from, to);
@@ -44,7 +44,7 @@ BoundOp LaunchOrderRows(OpReader& reader, const Launching& at) {
                                               .rows = op->rows,
                                               .width = op->width,
                                               .stride = op->stride};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, inverse = op->inverse, ranked = reader.As<T>(Op::kRanked),
             ordered = reader.As<T>(Op::kOrdered)] {
       return kernels::cuda::OrderRows<T>(stream, shape, inverse, ranked, ordered);
@@ -56,7 +56,7 @@ BoundOp LaunchTakeHeads(OpReader& reader, const Launching& at) {
   using Op = ops::TakeHeads;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->of.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->of.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(reader, op->of), all = reader.As<T>(Op::kAll),
             own = reader.As<T>(Op::kOwn)] {
       return kernels::cuda::TakeHeads<T>(stream, shape, all, own);
@@ -68,7 +68,7 @@ BoundOp LaunchAddHeads(OpReader& reader, const Launching& at) {
   using Op = ops::AddHeads;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->of.type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->of.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(reader, op->of), own = reader.As<T>(Op::kOwn),
             all = reader.As<T>(Op::kAll)] {
       return kernels::cuda::AddHeads<T>(stream, shape, own, all);

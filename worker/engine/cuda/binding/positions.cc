@@ -21,15 +21,15 @@ BoundOp LaunchAddPositions(OpReader& reader, const Launching& at) {
   using Op = ops::AddPositions;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  if (op->use_position) {
-    reader.Fail(absl::UnimplementedError("the device does not decode: use_position"));
-    return {};
-  }
   const int32_t* const positions =
       op->documents ? reader.I32(Op::kPositions) + reader.IndexIn(op->group) * op->rows : nullptr;
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
-    return [stream = at.stream, shape = ShapeOf(reader, *op), table = reader.As<T>(Op::kTable),
-            positions, y = reader.As<T>(Op::kY)] {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
+    kernels::cuda::PositionsShape shape = ShapeOf(reader, *op);
+    if (op->use_position) {
+      shape.start_at = reader.Scalars(Op::kScalars) + static_cast<int>(program::Scalar::kPosition);
+    }
+    return [stream = at.stream, shape, table = reader.As<T>(Op::kTable), positions,
+            y = reader.As<T>(Op::kY)] {
       return kernels::cuda::AddPositions<T>(stream, shape, table, positions, y);
     };
   });
@@ -41,7 +41,7 @@ BoundOp LaunchPositionsGradient(OpReader& reader, const Launching& at) {
   if (!op) return {};
   const int32_t* const positions =
       op->documents ? reader.I32(Op::kPositions) + reader.IndexIn(op->group) * op->rows : nullptr;
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(reader, *op), dy = reader.As<T>(Op::kDy), positions,
             dtable = reader.F32(Op::kDtable)] {
       return kernels::cuda::PositionsGradient<T>(stream, shape, dy, positions, dtable);

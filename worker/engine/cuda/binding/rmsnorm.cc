@@ -17,7 +17,7 @@ BoundOp LaunchRmsNormForward(OpReader& reader, const Launching& at) {
   using Op = ops::RmsNormForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), epsilon = static_cast<float>(op->epsilon),
             x = reader.As<T>(Op::kX), w = reader.As<T>(Op::kW), y = reader.As<T>(Op::kY),
             rstd = reader.F32(Op::kRstd)] {
@@ -30,7 +30,7 @@ BoundOp LaunchAddRmsNormForward(OpReader& reader, const Launching& at) {
   using Op = ops::AddRmsNormForward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), epsilon = static_cast<float>(op->epsilon),
             x = reader.As<T>(Op::kX), branch = reader.As<T>(Op::kBranch), w = reader.As<T>(Op::kW),
             sum = reader.As<T>(Op::kSum), y = reader.As<T>(Op::kY), rstd = reader.F32(Op::kRstd)] {
@@ -44,7 +44,7 @@ BoundOp LaunchRmsNormReplay(OpReader& reader, const Launching& at) {
   using Op = ops::RmsNormReplay;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), x = reader.As<T>(Op::kX),
             w = reader.As<T>(Op::kW), rstd = reader.F32(Op::kRstd), y = reader.As<T>(Op::kY)] {
       return kernels::cuda::RmsNormReplay<T>(stream, shape, x, w, rstd, y);
@@ -58,7 +58,7 @@ BoundOp LaunchRmsNormBackward(OpReader& reader, const Launching& at) {
   if (!op) return {};
   auto* const workspace = static_cast<float*>(reader.Workspace(
       op->frozen ? 0 : kernels::cuda::RmsNormBackwardWorkspaceBytes(op->rows, op->channels)));
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(*op), accumulate = op->accumulate,
             dy = reader.As<T>(Op::kDy), x = reader.As<T>(Op::kX), w = reader.As<T>(Op::kW),
             rstd = reader.F32(Op::kRstd), dx = reader.As<T>(Op::kDx),

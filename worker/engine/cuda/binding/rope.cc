@@ -10,18 +10,18 @@ BoundOp LaunchRope(OpReader& reader, const Launching& at) {
   using Op = ops::Rope;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
+  kernels::cuda::RopeShape shape{.rows = op->rows,
+                                 .sequence = op->sequence,
+                                 .heads = op->heads,
+                                 .kv_heads = op->kv_heads,
+                                 .head_size = op->head_size,
+                                 .rotary = op->rotary};
   if (op->use_position) {
-    reader.Fail(absl::UnimplementedError("the device does not decode: use_position"));
-    return {};
+    shape.start_at = reader.Scalars(Op::kScalars) + static_cast<int>(program::Scalar::kPosition);
+    shape.table_rows = reader.operand(Op::kTable).bytes / 4 / shape.width();
   }
-  const kernels::cuda::RopeShape shape{.rows = op->rows,
-                                       .sequence = op->sequence,
-                                       .heads = op->heads,
-                                       .kv_heads = op->kv_heads,
-                                       .head_size = op->head_size,
-                                       .rotary = op->rotary};
   const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
-  return WithDeviceNumber(reader, op->type, [&]<typename T>(T) -> BoundOp {
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, table = reader.F32(Op::kTable), positions,
             inverse = op->inverse, qkv = reader.As<T>(Op::kQkv)] {
       return kernels::cuda::RopeApply<T>(stream, shape, table, positions, inverse, qkv);
