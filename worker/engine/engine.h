@@ -50,6 +50,7 @@
 #include "program/ir/program.h"
 #include "worker/engine/accelerator.h"
 #include "worker/engine/host_ops.h"
+#include "worker/engine/issue_observer.h"
 #include "worker/engine/slot_access.h"
 #include "worker/engine/step_metrics.h"
 
@@ -77,6 +78,7 @@ struct EngineOptions {
   bool fixed_arenas = false;
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   ProgressSink* progress = nullptr;      // optional
+  IssueObserver* observer = nullptr;     // optional, with an accelerator
   // Optional: called by Create when all is open and bound but the arenas, so that the process's
   // memory can be measured without them.
   std::function<void()> before_arenas;

@@ -35,6 +35,7 @@ class TextHost final : public HostOps {
   int64_t step = 1;
   int64_t applied = -1;                 // updates; -1: all of the steps before
   std::vector<int64_t> overflow_steps;  // whose gradients are infinite
+  double rate_growth = 0;               // of the learning rate, from step to step
 
  private:
   const int data_index_;

@@ -22,6 +22,7 @@ struct Training {
   program::Plan plan;
   int steps = 20;
   std::vector<int64_t> overflow_steps = {};  // counted from 1
+  double rate_growth = 0;                    // of the learning rate, from step to step
 };
 
 // Of SmallModel, in f32, with all samples in one pass.
@@ -31,12 +32,14 @@ struct TrainingOutcome {
   std::vector<double> losses, norms;  // of steps that were applied
   double validation = 0;
   std::vector<double> parameters;  // the rank's, as they are kept
+  program::ProgramSet programs;    // as the engine ran them
 };
 
 // Runs a rank's steps, and an evaluation. `accelerator` null: on the CPU, in one tier.
-// `communicator`: null alone; of the data group.
+// `communicator`: null alone; of the data group. `observer` may be null.
 void Train(const Training& training, Accelerator* accelerator, int rank,
-           collectives::Communicator* communicator, TrainingOutcome& outcome);
+           collectives::Communicator* communicator, TrainingOutcome& outcome,
+           IssueObserver* observer = nullptr);
 
 // Losses are as near as `tolerance` times them, norms as five times that, and parameters as ten
 // times: gradients that are nothing but rounding, as those of keys' biases, move them, too.
