@@ -25,10 +25,9 @@ absl::StatusOr<int> GraphActions() {
   if (text == nullptr) return kGraphActions;
   int actions = 0;
   if (absl::SimpleAtoi(text, &actions) && actions >= 0) return actions;
-  return absl::InvalidArgumentError(
-      absl::StrCat("STRATA_GPU_GRAPHS=", text,
-                   " is not a number of actions: 0 goes without graphs, none set means ",
-                   kGraphActions));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "STRATA_GPU_GRAPHS=", text,
+      " is not a number of actions: 0 goes without graphs, none set means ", kGraphActions));
 }
 
 absl::StatusOr<NamedAccelerator> Make(int ordinal) {

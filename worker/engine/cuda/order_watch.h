@@ -3,8 +3,6 @@
 #ifndef STRATA_WORKER_ENGINE_CUDA_ORDER_WATCH_H_
 #define STRATA_WORKER_ENGINE_CUDA_ORDER_WATCH_H_
 
-#include <cuda_runtime_api.h>
-
 #include <functional>
 #include <map>
 #include <string>

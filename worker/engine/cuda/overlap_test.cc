@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(AsGraphs, OverlapTest, testing::Values(2));
 // An event too many loses no value and is no race: only clocks tell.
 TEST(OverlapMistakesTest, AnEventThatPutsACopyBeforeWhatHidesItIsFound) {
   const Training of = WithLayersStreamed();
-  StandinTraining plain(of, StreamOrder::kProgram, 0);
+  StandinTraining plain(of, StreamOrder::kProgram, 0, /*check=*/false);
   plain.Run();
   const std::set<Hidden> all = HiddenInTimeline(plain.outcome(0).programs);
   const auto planted = std::find_if(all.begin(), all.end(), [&](const Hidden& hidden) {
@@ -194,7 +194,7 @@ TEST(OverlapMistakesTest, AnEventThatPutsACopyBeforeWhatHidesItIsFound) {
   });
   ASSERT_NE(planted, all.end());
   for (const StreamOrder order : kOrders) {
-    StandinTraining training(of, order, 0);
+    StandinTraining training(of, order, 0, /*check=*/false);
     cudaStream_t copying = nullptr;
     training.watch(0).before = [&](const IssuedAction& what, device::Stream& stream) {
       const auto handle = [&] { return static_cast<device::CudaStream&>(stream).handle(); };
