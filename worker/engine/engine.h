@@ -16,7 +16,8 @@
 //  - kUpdate has a thread and a pool of its own, kHost and what copies a thread each;
 //  - all communication streams share one thread, which has one operation of each in flight at once.
 // With an accelerator, kCompute and what copies to and from the device are queues of its own, into
-// which the issuing thread launches; the other streams stay lanes, and events order both.
+// which the issuing thread launches, compute's actions as graphs where the accelerator says so; the
+// other streams stay lanes, and events order both.
 // Lanes sleep when they have nothing to do. RunStep returns when kCompute and kHost have ended the
 // step; the other streams may go on under the next one, at most two steps being under way. Steps
 // allocate nothing. Queues are bounded, so two ranks' lists must be parts of one global order, as
