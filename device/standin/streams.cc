@@ -240,8 +240,12 @@ void Streams::Finish(Stream& stream) {
   Merge(stream.clock, work.learnt);
   if (work.awaited.at != nullptr) {
     ++values_seen_;
-    const Mark writer = work.wait.stream >= 0 ? Mark() : WriterOf(work.awaited);
-    if (writer.stream >= 0 && IsReached(writer)) Merge(stream.clock, *writer.clock);
+    if (work.wait.stream < 0) {
+      // Who wrote it without a word may have been told of all that host threads have waited for.
+      const Mark writer = WriterOf(work.awaited);
+      const bool known = writer.stream >= 0 && IsReached(writer);
+      Merge(stream.clock, known ? *writer.clock : devices_[stream.device]);
+    }
   }
   ++stream.done;
   for (const auto& mark : work.marks) Merge(*mark, stream.clock);

@@ -49,7 +49,8 @@ struct Mark {
 };
 
 // A number in pinned memory that a stream waits for: until (int32_t)(*at - value) >= 0. It is then
-// behind what is known to have written it, and nothing else: a host thread that does is not seen.
+// behind what is known to have written it; else behind all that the device's host threads have
+// waited for.
 struct AwaitedValue {
   const uint32_t* at = nullptr;  // null: for none
   uint32_t value = 0;

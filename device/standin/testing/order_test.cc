@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -134,14 +135,25 @@ TEST_P(OrderTest, GraphsHaveTheLabelOfTheirCaptureAndTheTurnOfTheirLaunch) {
   EXPECT_TRUE(IsBefore(taken[1], taken[2]));
 }
 
-// What other threads have waited for says nothing of who wrote the value.
-TEST_P(OrderTest, AStreamThatWaitedForAHostsValueIsBehindNothing) {
-  WaitForValue(second_, 1);
-  Fill("behind", second_, y_);
-  Fill("other", first_, x_);
-  STRATA_EXPECT_CUDA(cudaStreamSynchronize(first_));
-  __atomic_store_n(pinned_, 1, __ATOMIC_SEQ_CST);
-  EXPECT_TRUE(AreConcurrent(Take("behind"), Take("other")));
+// What other threads have waited for says nothing of a writer that is known; who is not may have
+// been told of it.
+TEST_P(OrderTest, AStreamThatWaitedForAHostsValueIsBehindWhatTheHostMayKnow) {
+  for (const bool known : {true, false}) {
+    const uint32_t value = known ? 1 : 2;
+    const std::string behind = known ? "behind the known" : "behind the unknown";
+    if (known) DeclareHostValue(MakeStream(), pinned_, value);
+    WaitForValue(second_, value);
+    Fill(behind.c_str(), second_, y_);
+    Fill("other", first_, x_, value);
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(first_));
+    __atomic_store_n(pinned_, value, __ATOMIC_SEQ_CST);
+    const Piece later = Take(behind);
+    const auto other = std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+      return piece.label == "other" && piece.turn == value;
+    });
+    ASSERT_NE(other, pieces_.end());
+    EXPECT_EQ(AreConcurrent(later, *other), known);
+  }
 }
 
 TEST_P(OrderTest, AStreamThatWaitedForAStreamsValueIsBehindIt) {
