@@ -8,6 +8,7 @@
 #define STRATA_DEVICE_QUEUE_DEVICE_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,9 +17,24 @@
 
 namespace strata::device {
 
+// What a queue was handed once, as one thing that it can be handed again.
+class QueueGraph {
+ public:
+  virtual ~QueueGraph() = default;
+};
+
 // A stream that the device completes.
 class QueueStream : public Stream {
  public:
+  // Between these the stream keeps what it is handed instead of doing it: kernels, copies between
+  // memories of a device, fills. Addresses and arguments are kept as they are. Only the calling
+  // thread uses the device meanwhile, but for its other streams. Errors, also of the first: what
+  // was kept is dropped, and the stream is as before once EndCapture was called.
+  virtual absl::Status BeginCapture() = 0;
+  virtual absl::StatusOr<std::unique_ptr<QueueGraph>> EndCapture() = 0;
+  // Of this stream; it outlives what it was handed.
+  virtual absl::Status LaunchGraph(const QueueGraph& graph) = 0;
+
   // Notes how many actions were handed over so far; `counted` follows when they have ended. Modulo
   // 2³².
   virtual absl::Status Count(uint32_t actions) = 0;

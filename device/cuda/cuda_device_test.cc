@@ -97,6 +97,31 @@ TEST_F(CudaDeviceTest, ACountFollowsWhatHasEnded) {
   });
 }
 
+// What was captured is done by launches alone, and in their place between events; what it reads is
+// what lies there then.
+TEST_F(CudaDeviceTest, AGraphRepeatsWhatItsStreamWasHanded) {
+  InEachOrder([] {
+    Machine machine;
+    QueueStream *queue = machine.Queue(), *back = machine.Queue();
+    auto copied = machine.MakeEvent();
+    ASSERT_TRUE(queue->BeginCapture().ok());
+    ASSERT_TRUE(queue->Copy(machine.on_device, machine.on_host, 4).ok());
+    ASSERT_TRUE(queue->Copy(machine.on_device + 64, machine.on_device, 4).ok());
+    const auto graph = queue->EndCapture();
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    for (int32_t value = 1; value <= 3; ++value) {
+      machine.host()[0] = value;
+      ASSERT_TRUE(queue->LaunchGraph(**graph).ok());
+      ASSERT_TRUE(queue->Record(*copied).ok());
+      ASSERT_TRUE(back->Wait(*copied).ok());
+      ASSERT_TRUE(back->Copy(machine.on_host + 64, machine.on_device + 64, 4).ok());
+      machine.Finish(back);
+      EXPECT_EQ(machine.host()[16], value);
+    }
+    EXPECT_FALSE(queue->EndCapture().ok());
+  });
+}
+
 TEST_F(CudaDeviceTest, AnEventThatWasNeverRecordedHoldsNothingUp) {
   InEachOrder([] {
     Machine machine;

@@ -6,6 +6,19 @@
 #include "device/cuda/stream_values.h"
 
 namespace strata::device {
+namespace {
+
+class CudaGraph final : public QueueGraph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t handle) : handle_(handle) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(handle_); }
+  cudaGraphExec_t handle() const { return handle_; }
+
+ private:
+  const cudaGraphExec_t handle_;
+};
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaEvent>> CudaEvent::Create(CpuDevice* lanes) {
   cudaEvent_t handle = nullptr;
@@ -77,6 +90,26 @@ absl::Status CudaStream::Copy(void* to, const void* from, int64_t bytes) {
 
 absl::Status CudaStream::Count(uint32_t actions) {
   return values_->Write(handle_, counter_, actions);
+}
+
+// Other threads may copy at the same time (CudaDevice::CopyNow), which a global capture forbids.
+absl::Status CudaStream::BeginCapture() {
+  return CudaStatus("a capture", cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal));
+}
+
+absl::StatusOr<std::unique_ptr<QueueGraph>> CudaStream::EndCapture() {
+  cudaGraph_t graph = nullptr;
+  RETURN_IF_ERROR(CudaStatus("the end of a capture", cudaStreamEndCapture(handle_, &graph)));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  RETURN_IF_ERROR(CudaStatus("making a graph of what was captured", error));
+  return std::make_unique<CudaGraph>(executable);
+}
+
+absl::Status CudaStream::LaunchGraph(const QueueGraph& graph) {
+  return CudaStatus("a graph's launch",
+                    cudaGraphLaunch(static_cast<const CudaGraph&>(graph).handle(), handle_));
 }
 
 uint32_t CudaStream::counted() const {

@@ -58,6 +58,9 @@ class CudaStream final : public QueueStream {
   absl::Status Copy(void* to, const void* from, int64_t bytes) override;
   absl::Status Count(uint32_t actions) override;
   uint32_t counted() const override;
+  absl::Status BeginCapture() override;
+  absl::StatusOr<std::unique_ptr<QueueGraph>> EndCapture() override;
+  absl::Status LaunchGraph(const QueueGraph& graph) override;
 
   cudaStream_t handle() const { return handle_; }
 

@@ -38,6 +38,11 @@ class LaneStream final : public Stream {
     return lane_->Copy(to, from, bytes);
   }
 
+  // For those who check the order of streams: the follower, and the number that it waits for.
+  cudaStream_t follower() const { return follower_; }
+  const uint32_t* ended() const { return ended_; }
+  uint32_t issued() const { return static_cast<uint32_t>(lane_->issued()); }
+
   // For the end of the device, when lanes have stopped: the follower waits for nothing any more.
   void LetFollowerGo();
 

@@ -43,6 +43,7 @@ CUresult WriteValue32(CUstream handle, CUdeviceptr at, cuuint32_t value, unsigne
                    runtime.Enqueue(stream, "a write of a value", [place, value](OperationId) {
                      __atomic_store_n(place, value, __ATOMIC_SEQ_CST);
                    });
+                   runtime.streams().NoteWriter(place, value, runtime.streams().End(stream));
                    return cudaSuccess;
                  });
 }

@@ -7,7 +7,7 @@ namespace strata::standin {
 void Capture::Add(Stream& stream, std::string name, ActionMaker make) {
   std::set<int>& after = last[&stream];
   const int node = static_cast<int>(graph->nodes.size());
-  graph->nodes.push_back({std::move(name), std::move(make), after});
+  graph->nodes.push_back({std::move(name), std::move(make), ThreadLabel().text, after});
   after = {node};
 }
 
@@ -50,11 +50,14 @@ void GraphExecution::Launch(Stream& stream) {
   const Mark begin = streams_.End(stream);
   for (Stream* const lane : lanes_) streams_.Wait(*lane, begin);
   std::vector<Mark> done;
+  const std::string launcher = ThreadLabel().text;
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     Stream& lane = *lanes_[lane_of_[i]];
     for (const int before : graph_.nodes[i].after) streams_.Wait(lane, done[before]);
+    ThreadLabel().text = graph_.nodes[i].label;
     done.push_back(streams_.Put(lane, graph_.nodes[i].name, graph_.nodes[i].make()));
   }
+  ThreadLabel().text = launcher;
   for (Stream* const lane : lanes_) streams_.Wait(stream, streams_.End(*lane));
   end_ = streams_.End(stream);
 }

@@ -19,6 +19,7 @@ struct Graph {
   struct Node {
     std::string name;
     ActionMaker make;
+    std::string label;
     std::set<int> after;  // nodes
   };
   std::vector<Node> nodes;

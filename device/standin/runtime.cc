@@ -43,6 +43,14 @@ cudaError_t Faults::CountCall(const char* name) {
   return --found->second.left == 0 ? found->second.error : cudaSuccess;
 }
 
+bool Faults::IsLeftOut(const char* name) {
+  ++counts_[name];
+  instead_ = nullptr;
+  if (misplaced_.left == 0 || misplaced_.name != name || --misplaced_.left > 0) return false;
+  instead_ = misplaced_.stream;
+  return instead_ == nullptr;
+}
+
 Runtime::Runtime(const Options& options) : machine_(options), streams_(machine_) {
   streams_.may_run = [this](int device) { return faults_.CountOperation(device); };
   streams_.has_failed = [this](int device) { return faults_.sticky(device) != cudaSuccess; };
@@ -158,6 +166,7 @@ uint64_t Runtime::FindVariable(const void* host) {
 }
 
 Stream* Runtime::Find(cudaStream_t handle, const char* what) {
+  handle = faults_.StreamOf(handle);
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
     machine_.findings.Report(FindingKind::kDefaultStream, what, 0,
                              absl::StrCat(what, " on stream 0, which waits for all others"));

@@ -34,11 +34,26 @@ class Faults {
  public:
   void FailOperation(int64_t count, cudaError_t error);
   void FailCall(std::string name, int64_t count, cudaError_t error);
+  // `stream` null: it is left out.
+  void MisplaceCall(std::string name, int64_t count, cudaStream_t stream) {
+    misplaced_ = {std::move(name), count, stream};
+  }
 
   // Counts an operation about to run on a device; false: it does not.
   bool CountOperation(int device);
   // What a call of this name is to return.
   cudaError_t CountCall(const char* name);
+  // Of a call that has been counted: whether it is left out.
+  bool IsLeftOut(const char* name);
+  // The stream that the present call goes to, asked once.
+  cudaStream_t StreamOf(cudaStream_t handle) {
+    const cudaStream_t instead = std::exchange(instead_, nullptr);
+    return instead != nullptr ? instead : handle;
+  }
+  int64_t calls(const std::string& name) const {
+    const auto found = counts_.find(name);
+    return found == counts_.end() ? 0 : found->second;
+  }
   void Stick(int device, cudaError_t error) { sticky_.emplace(device, error); }
   cudaError_t sticky(int device) const {
     const auto found = sticky_.find(device);
@@ -52,7 +67,15 @@ class Faults {
     int64_t left = 0;
     cudaError_t error = cudaSuccess;
   };
+  struct Misplaced {
+    std::string name;
+    int64_t left = 0;
+    cudaStream_t stream = nullptr;
+  };
   Countdown operation_;
+  Misplaced misplaced_;
+  cudaStream_t instead_ = nullptr;  // of the present call; null: its own
+  std::map<std::string, int64_t> counts_;
   std::map<std::string, Countdown> calls_;
   std::map<int, cudaError_t> sticky_;  // by device
 };
@@ -156,7 +179,8 @@ cudaError_t Call(const char* name, InCapture in_capture, Body&& body) {
   const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
   Runtime& runtime = Runtime::Get();
   const cudaError_t error = internal::Begin(runtime, name, in_capture);
-  return internal::End(error != cudaSuccess ? error : body(runtime));
+  if (error != cudaSuccess || runtime.faults().IsLeftOut(name)) return internal::End(error);
+  return internal::End(body(runtime));
 }
 
 // In a set of owned objects, the one with this address.

@@ -24,6 +24,20 @@ void FailCall(const std::string& function, int64_t count, cudaError_t error) {
   Runtime::Get().faults().FailCall(function, count, error);
 }
 
+void LeaveOutCall(const std::string& function, int64_t count) {
+  MoveCall(function, count, nullptr);
+}
+
+void MoveCall(const std::string& function, int64_t count, cudaStream_t stream) {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  Runtime::Get().faults().MisplaceCall(function, count, stream);
+}
+
+int64_t CallsOf(const std::string& function) {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  return Runtime::Get().faults().calls(function);
+}
+
 Counters GetCounters() {
   const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
   Machine& machine = Runtime::Get().machine();

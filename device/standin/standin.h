@@ -39,6 +39,13 @@ void FailOperation(int64_t count, cudaError_t error);
 // well.
 void FailCall(const std::string& function, int64_t count, cudaError_t error);
 
+// Mistakes of whoever calls: the `count`-th call of a function from now is left out, and returns
+// success, or is made on another stream. One at a time; graphs repeat what was captured.
+void LeaveOutCall(const std::string& function, int64_t count);
+void MoveCall(const std::string& function, int64_t count, cudaStream_t stream);
+// Since Reset; of kernels "cudaLaunchKernel".
+int64_t CallsOf(const std::string& function);
+
 struct Counters {
   int64_t accesses;  // to memory, that were checked
   PageMoves pages;   // of managed memory

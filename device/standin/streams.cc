@@ -35,6 +35,11 @@ int& CurrentDevice() {
   return device;
 }
 
+Label& ThreadLabel() {
+  thread_local Label label;
+  return label;
+}
+
 Stream* Streams::Create() {
   streams_.push_back(std::make_unique<Stream>());
   Stream* const stream = streams_.back().get();
@@ -60,6 +65,7 @@ Mark Streams::Put(Stream& stream, std::string name, Made made) {
   if (made.after.stream != stream.id) Wait(stream, made.after, false);
   Stream::Work work;
   work.name = made.name.empty() ? std::move(name) : std::move(made.name);
+  work.label = ThreadLabel();
   work.run = std::move(made.run);
   work.parts = std::move(made.parts);
   work.is_for_host = made.is_for_host;
@@ -91,6 +97,7 @@ void Streams::Wait(Stream& stream, const Mark& mark, bool learns) {
 void Streams::WaitForValue(Stream& stream, const AwaitedValue& awaited) {
   Stream::Work work;
   work.awaited = awaited;
+  work.wait = WriterOf(awaited);
   work.issued = ++issued_;
   ++stream.issued;
   stream.queue.push_back(std::move(work));
@@ -215,11 +222,25 @@ bool Streams::Begin(Stream& stream) {
   Merge(stream.clock, work.host);
   if (stream.clock.size() <= static_cast<size_t>(stream.id)) stream.clock.resize(stream.id + 1);
   stream.clock[stream.id] = stream.done + 1;
-  work.id = machine_.operations.Add(work.name, stream.id, stream.clock, stream.device);
+  const std::string& label = work.label.text;
+  work.id = machine_.operations.Add(label.empty() ? work.name : work.name + " of " + label,
+                                    stream.id, stream.clock, stream.device);
+  if (!label.empty()) {
+    pieces_.push_back({label, work.label.turn, work.name, stream.id, stream.clock});
+  }
   if (may_run(stream.device)) return true;
   for (const Part& part : work.parts) part.meeting->members[part.member].is_gone = true;
   work.run = nullptr;
   return false;
+}
+
+Mark Streams::WriterOf(const AwaitedValue& awaited) const {
+  const auto writers = writers_.find(awaited.at);
+  if (writers == writers_.end()) return {};
+  for (const auto& [value, mark] : writers->second) {
+    if (static_cast<int32_t>(value - awaited.value) >= 0) return mark;
+  }
+  return {};
 }
 
 void Streams::Finish(Stream& stream) {
@@ -229,9 +250,12 @@ void Streams::Finish(Stream& stream) {
   Merge(stream.clock, work.learnt);
   if (work.awaited.at != nullptr) {
     ++values_seen_;
-    // Whichever thread wrote it may have waited for others, which no call told of: the stream is
-    // ordered behind all that host threads have waited for.
-    Merge(stream.clock, devices_[stream.device]);
+    if (work.wait.stream < 0) {
+      // Who wrote it without a word may have been told of all that host threads have waited for.
+      const Mark writer = WriterOf(work.awaited);
+      const bool known = writer.stream >= 0 && IsReached(writer);
+      Merge(stream.clock, known ? *writer.clock : devices_[stream.device]);
+    }
   }
   ++stream.done;
   for (const auto& mark : work.marks) Merge(*mark, stream.clock);

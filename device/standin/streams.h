@@ -15,10 +15,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/random.h"
 #include "device/standin/machine.h"
+#include "device/standin/order.h"
 
 namespace strata::standin {
 
@@ -28,6 +30,13 @@ struct Stream;
 
 // The calling thread's (cudaSetDevice).
 int& CurrentDevice();
+
+// What the calling thread says of what it issues (order.h).
+struct Label {
+  std::string text;
+  int64_t turn = 0;
+};
+Label& ThreadLabel();
 
 // What an operation does; `id` names it to the checker.
 using Action = std::function<void(OperationId id)>;
@@ -39,8 +48,9 @@ struct Mark {
   std::shared_ptr<StreamClock> clock;  // what is before what waited for it; known when reached
 };
 
-// A number in pinned memory that a stream waits for: until (int32_t)(*at - value) >= 0. Who
-// writes it is not known: the stream is then behind what the device's host threads have waited for.
+// A number in pinned memory that a stream waits for: until (int32_t)(*at - value) >= 0. It is then
+// behind what is known to have written it; else behind all that the device's host threads have
+// waited for.
 struct AwaitedValue {
   const uint32_t* at = nullptr;  // null: for none
   uint32_t value = 0;
@@ -91,6 +101,7 @@ struct Meeting {
 struct Stream {
   struct Work {
     std::string name;
+    Label label;
     Action run;  // without it and parts: only waits
     std::vector<Part> parts;
     Mark wait;
@@ -144,6 +155,14 @@ class Streams {
   std::string DescribeWaits() const;
   // How many awaited values were there when their streams came to them.
   uint64_t values_seen() const { return values_seen_; }
+  // Who has come to the mark has written a number that streams may wait for.
+  void NoteWriter(const uint32_t* at, uint32_t value, Mark mark) {
+    constexpr size_t kMost = 256;  // who waits does so soon
+    auto& writers = writers_[at];
+    writers.emplace_back(value, std::move(mark));
+    if (writers.size() > kMost) writers.pop_front();
+  }
+  std::vector<Piece> TakePieces() { return std::exchange(pieces_, {}); }
   // Whether a stream stands at a value, and whether one does that is there.
   bool IsValueAwaited() const;
   bool IsValueThere() const;
@@ -174,6 +193,8 @@ class Streams {
   bool Begin(Stream& stream);
   void RunMeeting(Meeting& meeting);
   void FinishIfDone(Stream& stream);
+  // Where the value was first written as high as that; no mark: it is not known.
+  Mark WriterOf(const AwaitedValue& awaited) const;
   void Finish(Stream& stream);
 
   Machine& machine_;
@@ -187,6 +208,8 @@ class Streams {
   std::map<uint64_t, StreamClock> threads_;
   uint64_t issued_ = 0;
   uint64_t values_seen_ = 0;
+  std::map<const uint32_t*, std::deque<std::pair<uint32_t, Mark>>> writers_;  // by place
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace strata::standin

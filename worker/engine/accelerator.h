@@ -34,6 +34,9 @@ class Accelerator {
 
   virtual device::QueueDevice& device() = 0;
   virtual device::UnifiedMemory& unified() = 0;
+  // Rows of at least so many actions of the compute stream are launched as one graph
+  // (queue_issuer.h); 0: none.
+  virtual int graph_actions() const { return 0; }
 
   // Binds an op, collectives apart; what is returned queues it, allocates nothing and waits for
   // nothing. Errors are those of worker::BindOp; Unimplemented also: an op that cannot be decided

@@ -42,6 +42,7 @@ class ActionRunner {
   const BoundWork& WorkOf(int64_t code) const {
     return program_->works[code / 2 * program_->variants + steps_[code % 2].variant];
   }
+  int64_t variant(int64_t step) const { return steps_[step % 2].variant; }
   device::HostFunction RunOp(int64_t code) { return {&Call<&ActionRunner::Run>, this, code}; }
   device::HostFunction BeginCopy(int64_t code) { return {&Call<&ActionRunner::Start>, this, code}; }
   device::HostFunction EndCopy(int64_t code) { return {&Call<&ActionRunner::Stop>, this, code}; }

@@ -17,6 +17,7 @@
 #include "worker/engine/accelerator.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/engine/issue_observer.h"
 #include "worker/engine/lanes.h"
 #include "worker/engine/op_binding.h"
 #include "worker/engine/ssd_tier.h"
@@ -92,6 +93,7 @@ struct BindingContext {
   // Null: lanes complete all streams. Else it completes those that have a queue here.
   Accelerator* accelerator = nullptr;
   std::array<device::QueueStream*, program::kStreamCount> queues = {};
+  IssueObserver* observer = nullptr;  // may be null
 };
 
 // Binds an expanded program, which is not needed afterwards. Errors name the action: "instruction

@@ -17,6 +17,7 @@
 #include "worker/engine/lanes.h"
 #include "worker/engine/one_at_a_time.h"
 #include "worker/engine/position.h"
+#include "worker/engine/queue_issuer.h"
 #include "worker/engine/queue_watch.h"
 #include "worker/engine/run_state.h"
 #include "worker/engine/slot_access.h"
@@ -46,6 +47,9 @@ class Engine::Implementation {
         state_(options.clock, options.communicator, options.accelerator, options.progress,
                options.trace),
         runner_(&state_, options.communicator,
+                [this](int index, int action) { return Describe(index, action); }),
+        queues_(&state_, &runner_, options.observer,
+                options.accelerator == nullptr ? 0 : options.accelerator->graph_actions(),
                 [this](int index, int action) { return Describe(index, action); }) {}
   ~Implementation();
 
@@ -99,7 +103,7 @@ class Engine::Implementation {
   absl::Status IssueStep();
   absl::Status RecordEnd(int stream);
   absl::Status Issue(int action);
-  absl::Status IssueOnQueue(int index, const BoundWork& work, device::QueueStream& queue);
+  absl::Status IssueOnLane(int index, device::Stream& stream);
   // Waits for a stream's end of the step before the last (or of the last), as exposed time.
   absl::Status AwaitEnds(Ends& ends);
   absl::Status AwaitEnd(Ends& ends, int stream);
@@ -131,6 +135,7 @@ class Engine::Implementation {
   std::unique_ptr<device::Event> request_end_;
   RunState state_;
   ActionRunner runner_;
+  QueueIssuer queues_;
 
   int current_ = -1;                 // program of the run
   int64_t step_ = 0;                 // the run's next
@@ -231,7 +236,8 @@ absl::Status Engine::Implementation::BindAll() {
                          .host = &host_,
                          .ssd = &ssd_,
                          .accelerator = options_.accelerator,
-                         .queues = lanes_->queues()};
+                         .queues = lanes_->queues(),
+                         .observer = options_.observer};
   for (int lane = 0; lane < kLaneCount; ++lane) {
     const bool compute = lane == static_cast<int>(LaneId::kCompute);
     const bool host = compute || lane == static_cast<int>(LaneId::kHost);
@@ -319,6 +325,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   if (index != current_) RETURN_IF_ERROR(Switch(index));
   RETURN_IF_ERROR(Checked(AwaitEnds(ends_[step_ % 2])));  // at most two steps are under way
   runner_.BeginStep(step_, steps_done_[index], applied, state_.Now());
+  queues_.BeginStep(step_, steps_done_[index] == 0);
   RETURN_IF_ERROR(Checked(IssueStep()));
   for (const int stream : {kCompute, kHost}) {
     RETURN_IF_ERROR(Checked(ends_[step_ % 2][stream]->Synchronize()));
@@ -342,6 +349,7 @@ absl::Status Engine::Implementation::Switch(int index) {
   step_ = 0;
   state_.BeginRun(index);
   runner_.BeginRun(index, &bound_[index]);
+  queues_.BeginRun(index, &bound_[index]);
   return absl::OkStatus();
 }
 
@@ -370,44 +378,30 @@ absl::Status Engine::Implementation::Issue(int index) {
   for (const BoundDependency& dependency : program.DependenciesOf(action)) {
     RETURN_IF_ERROR(stream.Wait(*events_[program.actions[dependency.action].event]));
   }
-  const int64_t code = ActionRunner::Code(index, step_);
-  const BoundWork work = runner_.WorkOf(code);
   state_.NoteIssued(action.stream);
   if (device::QueueStream* const queue = lanes_->queue(action.stream); queue != nullptr) {
-    RETURN_IF_ERROR(IssueOnQueue(index, work, *queue));
-  } else if (work.kind == BoundWork::kOperation) {
-    RETURN_IF_ERROR(lanes_->polled(action.stream).LaunchPolled(runner_.Communicate(code)));
-  } else if (work.kind == BoundWork::kOp) {
-    RETURN_IF_ERROR(stream.Launch(runner_.RunOp(code)));
+    RETURN_IF_ERROR(queues_.Issue(index, *queue));
   } else {
-    const BoundCopy& copy = program.copies[work.index];
-    RETURN_IF_ERROR(stream.Launch(runner_.BeginCopy(code)));
-    RETURN_IF_ERROR(stream.Copy(copy.to, copy.from, copy.bytes));
-    RETURN_IF_ERROR(stream.Launch(runner_.EndCopy(code)));
+    const IssuedAction what{current_, index, runner_.variant(step_), step_};
+    if (options_.observer != nullptr) options_.observer->Issue(what, stream);
+    RETURN_IF_ERROR(IssueOnLane(index, stream));
+    if (options_.observer != nullptr) options_.observer->Issued();
   }
   return action.event < 0 ? absl::OkStatus() : stream.Record(*events_[action.event]);
 }
 
-absl::Status Engine::Implementation::IssueOnQueue(int index, const BoundWork& work,
-                                                  device::QueueStream& queue) {
-  const BoundProgram& program = bound_[current_];
-  const BoundAction& action = program.actions[index];
-  absl::Status status;
-  if (work.kind == BoundWork::kOp) {
-    status = program.ops[work.index]();
-  } else {
-    const BoundCopy& copy = program.copies[work.index];
-    status = queue.Copy(copy.to, copy.from, copy.bytes);
+absl::Status Engine::Implementation::IssueOnLane(int index, device::Stream& stream) {
+  const int64_t code = ActionRunner::Code(index, step_);
+  const BoundWork work = runner_.WorkOf(code);
+  if (work.kind == BoundWork::kOperation) {
+    const int of = bound_[current_].actions[index].stream;
+    return lanes_->polled(of).LaunchPolled(runner_.Communicate(code));
   }
-  if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat(Describe(current_, index), ": ", status.message()));
-  }
-  // Counted are whole instructions, for onlookers: between kernels a count costs its time.
-  const size_t next = index + 1;
-  const bool last =
-      next == program.actions.size() || program.actions[next].instruction != action.instruction;
-  return last ? queue.Count(state_.CountOf(action.stream)) : absl::OkStatus();
+  if (work.kind == BoundWork::kOp) return stream.Launch(runner_.RunOp(code));
+  const BoundCopy& copy = bound_[current_].copies[work.index];
+  RETURN_IF_ERROR(stream.Launch(runner_.BeginCopy(code)));
+  RETURN_IF_ERROR(stream.Copy(copy.to, copy.from, copy.bytes));
+  return stream.Launch(runner_.EndCopy(code));
 }
 
 absl::Status Engine::Implementation::Drain() {

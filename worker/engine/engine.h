@@ -16,7 +16,8 @@
 //  - kUpdate has a thread and a pool of its own, kHost and what copies a thread each;
 //  - all communication streams share one thread, which has one operation of each in flight at once.
 // With an accelerator, kCompute and what copies to and from the device are queues of its own, into
-// which the issuing thread launches; the other streams stay lanes, and events order both.
+// which the issuing thread launches, compute's actions as graphs where the accelerator says so; the
+// other streams stay lanes, and events order both.
 // Lanes sleep when they have nothing to do. RunStep returns when kCompute and kHost have ended the
 // step; the other streams may go on under the next one, at most two steps being under way. Steps
 // allocate nothing. Queues are bounded, so two ranks' lists must be parts of one global order, as
@@ -50,6 +51,7 @@
 #include "program/ir/program.h"
 #include "worker/engine/accelerator.h"
 #include "worker/engine/host_ops.h"
+#include "worker/engine/issue_observer.h"
 #include "worker/engine/slot_access.h"
 #include "worker/engine/step_metrics.h"
 
@@ -77,6 +79,7 @@ struct EngineOptions {
   bool fixed_arenas = false;
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   ProgressSink* progress = nullptr;      // optional
+  IssueObserver* observer = nullptr;     // optional, with an accelerator
   // Optional: called by Create when all is open and bound but the arenas, so that the process's
   // memory can be measured without them.
   std::function<void()> before_arenas;

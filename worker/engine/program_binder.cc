@@ -49,12 +49,13 @@ class ProgramBinder {
     result_.actions.reserve(actions_.size());
     result_.works.reserve(actions_.size() * result_.variants);
     for (size_t a = 0; a < actions_.size(); ++a) {
-      if (absl::Status status = Add(static_cast<int>(a)); !status.ok()) {
-        return absl::Status(
-            status.code(),
-            absl::StrCat("program ", program_.name, ", ",
-                         expanded.Describe(program_, static_cast<int>(a)), ": ", status.message()));
-      }
+      const int action = static_cast<int>(a);
+      absl::Status status = Add(action);
+      if (status.ok() && context_.observer != nullptr) status = Tell(expanded, action);
+      if (status.ok()) continue;
+      return absl::Status(
+          status.code(), absl::StrCat("program ", program_.name, ", ",
+                                      expanded.Describe(program_, action), ": ", status.message()));
     }
     AssignEvents();
     Trim();
@@ -86,6 +87,21 @@ class ProgramBinder {
     }
     result_.streams[bound.stream].push_back(index);
     result_.actions.push_back(bound);
+    return absl::OkStatus();
+  }
+
+  absl::Status Tell(const program::ExpandedProgram& expanded, int index) const {
+    const int number = static_cast<int>(&program_ - context_.set->programs.data());
+    for (int64_t variant = 0; variant < result_.variants; ++variant) {
+      std::vector<BoundAccess> accesses;
+      for (const Operand& operand : actions_[index].operands) {
+        ASSIGN_OR_RETURN(const BoundOperand bound,
+                         context_.addresses->Resolve(program_, operand, *context_.groups, variant));
+        accesses.push_back({bound.data, bound.bytes, operand.access != program::Access::kRead});
+      }
+      context_.observer->Bound({number, index, variant}, expanded.Describe(program_, index),
+                               std::move(accesses));
+    }
     return absl::OkStatus();
   }
 

@@ -48,7 +48,8 @@ absl::Status TextHost::LoadScalars(double* scalars) {
   scalars[static_cast<int>(Scalar::kStep)] = static_cast<double>(step);
   scalars[static_cast<int>(Scalar::kApplied)] =
       static_cast<double>(applied >= 0 ? applied : step - 1);
-  scalars[static_cast<int>(Scalar::kLearningRate)] = 0.01;
+  scalars[static_cast<int>(Scalar::kLearningRate)] =
+      0.01 + rate_growth * static_cast<double>(step - 1);
   scalars[static_cast<int>(Scalar::kInverseTokens)] =
       std::count(overflow_steps.begin(), overflow_steps.end(), step) > 0
           ? std::numeric_limits<double>::infinity()

@@ -36,6 +36,7 @@ class TextHost final : public HostOps {
   int64_t applied = -1;                 // updates; -1: all of the steps before
   std::vector<int64_t> overflow_steps;  // whose gradients are infinite
   double loss_scale = 0;                // 0: losses are not scaled
+  double rate_growth = 0;               // of the learning rate, from step to step
 
  private:
   const int data_index_;

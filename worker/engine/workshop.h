@@ -103,6 +103,7 @@ class Workshop {
     options.clock = clock;
     options.device = device;
     options.accelerator = accelerator;
+    options.observer = observer;
     if (host != nullptr) options.host = host;
     absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(set, options);
     if (!engine.ok()) return engine.status();
@@ -118,6 +119,7 @@ class Workshop {
   const common::Clock* clock = nullptr;
   device::CpuDevice* device = nullptr;
   Accelerator* accelerator = nullptr;
+  IssueObserver* observer = nullptr;
   HostOps* host = nullptr;
 };
 

@@ -29,6 +29,9 @@ class CudaAccelerator final : public Accelerator {
 
   device::CudaDevice& device() override { return *device_; }
   device::CudaUnifiedMemory& unified() override { return unified_; }
+  int graph_actions() const override { return graph_actions_; }
+  // Before engines are made for it.
+  void set_graph_actions(int actions) { graph_actions_ = actions; }
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment, const LaunchSite& site) override;
   bool communicates() const override { return communicator_ != nullptr; }
@@ -55,6 +58,7 @@ class CudaAccelerator final : public Accelerator {
   const std::unique_ptr<collectives::NcclCommunicator> communicator_;
   std::atomic<bool> closes_{false};
   std::map<const device::QueueStream*, std::byte*> scratch_;
+  int graph_actions_ = 0;
 };
 
 }  // namespace strata::worker

@@ -159,7 +159,8 @@ Training SmallTraining() {
 }
 
 void Train(const Training& training, Accelerator* accelerator, int rank,
-           collectives::Communicator* communicator, TrainingOutcome& outcome) {
+           collectives::Communicator* communicator, TrainingOutcome& outcome,
+           IssueObserver* observer) {
   model::EmitOptions emission = training.emission;
   program::Plan plan = training.plan;
   plan.gradient = training.formats.gradient;
@@ -185,12 +186,14 @@ void Train(const Training& training, Accelerator* accelerator, int rank,
   TextHost host(mesh.data(rank), decision->leaves);
   host.applied = 0;
   host.overflow_steps = training.overflow_steps;
+  host.rate_growth = training.rate_growth;
   device::ThreadPool pool(1);
   EngineOptions options;
   options.pool = &pool;
   options.host = &host;
   options.accelerator = accelerator;
   options.communicator = communicator;
+  options.observer = observer;
   for (const program::Group group : program::kGroups) {
     options.groups[group] = mesh.Members(group, rank);
   }
@@ -221,6 +224,7 @@ void Train(const Training& training, Accelerator* accelerator, int rank,
   const absl::Status status = (*engine)->Drain();
   ASSERT_TRUE(status.ok()) << status;
   outcome.parameters = slots.Parameters(host.applied);
+  outcome.programs = (*engine)->programs();
 }
 
 void ExpectNear(const TrainingOutcome& outcome, const TrainingOutcome& expected, double tolerance) {

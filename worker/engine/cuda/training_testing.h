@@ -26,7 +26,8 @@ struct Training {
   std::vector<int64_t> overflow_steps = {};  // counted from 1
   // Sees, and may change, what was composed; null: nobody does.
   std::function<void(program::ProgramSet&)> look_at = nullptr;
-  model::LossScale loss_scale = {};          // of f16, as it begins
+  model::LossScale loss_scale = {};  // of f16, as it begins
+  double rate_growth = 0;            // of the learning rate, from step to step
 };
 
 // Of SmallModel, in f32, with all samples in one pass.
@@ -37,12 +38,14 @@ struct TrainingOutcome {
   std::vector<double> loss_scales;    // of f16, of all steps
   double validation = 0;
   std::vector<double> parameters;  // the rank's, as they are kept
+  program::ProgramSet programs;    // as the engine ran them
 };
 
 // Runs a rank's steps, and an evaluation. `accelerator` null: on the CPU, in one tier.
-// `communicator`: null alone; of the data group.
+// `communicator`: null alone; of the data group. `observer` may be null.
 void Train(const Training& training, Accelerator* accelerator, int rank,
-           collectives::Communicator* communicator, TrainingOutcome& outcome);
+           collectives::Communicator* communicator, TrainingOutcome& outcome,
+           IssueObserver* observer = nullptr);
 
 // Losses are as near as `tolerance` times them, norms as five times that, and parameters as ten
 // times: gradients that are nothing but rounding, as those of keys' biases, move them, too.
