@@ -43,7 +43,10 @@ restart: {{max_without_progress: 1}}
         """Training pauses a while after the controller, for want of answers: until nothing is written any more."""
         seen, since = None, time.monotonic()
         while time.monotonic() < since + QUIET_SECONDS:
-            now = sorted((str(path), path.stat().st_size) for path in directory.rglob("*"))
+            try:
+                now = sorted((str(path), path.stat().st_size) for path in directory.rglob("*"))
+            except FileNotFoundError:  # renamed meanwhile: something is written
+                now = [time.monotonic()]
             if now != seen:
                 seen, since = now, time.monotonic()
             time.sleep(0.05)
