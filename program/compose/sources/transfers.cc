@@ -28,21 +28,31 @@ void Transfers::Open(int64_t slab_bytes) {
   slots_.clear();
   next_ = 0;
   slab_bytes_ = slab_bytes;
-  if (slab_bytes == 0) return;
-  const bool updates = of_ == TransfersOf::kUpdates;
-  const int slabs = updates ? stage_.plan.slabs : std::max(2, stage_.plan.slabs / 2);
-  for (int i = 0; i < slabs; ++i) {
-    Slot slab{.name = absl::StrCat(updates ? "update slab " : "slab ", i),
-              .tier = Tier::kHost,
-              .klass = SlotClass::kStaging,
-              .bytes = slab_bytes,
-              .alignment = kSsdBlock};
-    slots_.push_back(updates ? stage_.assembler.AddPersistent(std::move(slab))
-                             : stage_.assembler.AddTransient(std::move(slab)));
-  }
+  if (slab_bytes == 0 || of_ == TransfersOf::kPasses) return;
+  while (slots_.size() < slabs()) AddSlab();
 }
 
-Operand Transfers::Slab(int64_t bytes) { return Whole(slots_[next_++ % slots_.size()], bytes); }
+size_t Transfers::slabs() const {
+  const int slabs = stage_.plan.slabs;
+  return of_ == TransfersOf::kUpdates ? slabs : std::max(2, slabs / 2);
+}
+
+void Transfers::AddSlab() {
+  const bool updates = of_ == TransfersOf::kUpdates;
+  Slot slab{.name = absl::StrCat(updates ? "update slab " : "slab ", slots_.size()),
+            .tier = Tier::kHost,
+            .klass = SlotClass::kStaging,
+            .bytes = slab_bytes_,
+            .alignment = kSsdBlock};
+  slots_.push_back(updates ? stage_.assembler.AddPersistent(std::move(slab))
+                           : stage_.assembler.AddTransient(std::move(slab)));
+}
+
+Operand Transfers::Slab(int64_t bytes) {
+  const size_t slab = next_++ % slabs();
+  if (slab == slots_.size()) AddSlab();
+  return Whole(slots_[slab], bytes);
+}
 
 const Slot& Transfers::SlotOf(const Operand& operand) const {
   const ProgramSet& set = stage_.assembler.set();

@@ -25,7 +25,8 @@ class Transfers {
   Transfers(const Stage& stage, TransfersOf of);
 
   // Of the program begun last; those of updates once, before the first program. `slab_bytes`: of
-  // the largest piece that passes through one; 0: none does, and there are no slabs.
+  // the largest piece that passes through one; 0: none does, and there are no slabs. Those of
+  // passes are there once something has passed: a stage may move nothing.
   void Open(int64_t slab_bytes);
   // "bring X", "take X": what is done to it, by the direction.
   void Move(const Operand& from, const Operand& to, Purpose purpose, const std::string& what);
@@ -35,6 +36,8 @@ class Transfers {
 
  private:
   const Slot& SlotOf(const Operand& operand) const;
+  size_t slabs() const;
+  void AddSlab();
   void MoveThroughSlabs(const Operand& from, const Operand& to, Purpose purpose,
                         const std::string& what);
 
