@@ -104,6 +104,7 @@ class LongCopies final : public Accelerator {
  public:
   explicit LongCopies(CudaAccelerator* real) : real_(real) {}
   device::QueueDevice& device() override { return real_->device(); }
+  device::UnifiedMemory& unified() override { return real_->unified(); }
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment,
                                  const LaunchSite& site) override {
@@ -119,6 +120,7 @@ class LongCopies final : public Accelerator {
   }
   absl::Status CheckCommunication() override { return absl::OkStatus(); }
   void AbortCommunication(absl::Status) override {}
+  absl::Status CloseCommunication(absl::Duration) override { return absl::OkStatus(); }
   absl::StatusOr<BoundOp> BindCopy(std::byte* to, const std::byte* from, int64_t bytes,
                                    const LaunchSite& site) override {
     constexpr int64_t kPages = 1 << 16;
