@@ -60,13 +60,13 @@ void StandinTraining::TrainRank(int rank, collectives::Communicator* communicato
     ASSERT_TRUE(made.ok()) << made.status();
     nccl = *std::move(made);
   }
-  auto accelerator = CudaAccelerator::Create(rank, nccl.get());
+  auto accelerator = CudaAccelerator::Create(rank, std::move(nccl));
   ASSERT_TRUE(accelerator.ok()) << accelerator.status();
   (*accelerator)->set_graph_actions(graph_actions_);
   Train(training_, accelerator->get(), rank, ranks() > 1 ? communicator : nullptr, outcomes_[rank],
         watches_[rank].get());
-  if (nccl == nullptr) return;
-  const absl::Status closed = nccl->Close(absl::Seconds(30));
+  if (ranks() == 1) return;
+  const absl::Status closed = (*accelerator)->CloseCommunication(absl::Seconds(30));
   EXPECT_TRUE(closed.ok()) << closed;
 }
 
