@@ -1,6 +1,7 @@
 #include "worker/engine/cuda/standin_training.h"
 
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/loopback.h"
