@@ -1,5 +1,6 @@
 // Programs whose parameters, gradients and optimizer state are at home in host memory or on SSD.
 #include <algorithm>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -194,14 +195,17 @@ TEST(HomesTest, FractionsAreMetByWholeUnitsOfWhichTheDeviceNeverHasMoreThanItsPa
     }
     const double host = 0.01 * static_cast<double>(below(101));
     const double ssd = (1 - host) * 0.01 * static_cast<double>(below(101));
-    const std::vector<Home> homes = HomesOf({host, ssd}, bytes);
-    double given[3] = {};
-    for (size_t i = 0; i < bytes.size(); ++i) given[static_cast<int>(homes[i])] += bytes[i];
-    const double device = 1 - host - ssd;
-    EXPECT_LE(given[0], device * all + 1);
-    EXPECT_LE(given[0] + given[1], (device + host) * all + 1);
+    const double unified = (1 - host - ssd) * 0.01 * static_cast<double>(below(101));
+    const std::vector<Home> homes = HomesOf({.host = host, .ssd = ssd, .unified = unified}, bytes);
+    std::map<Home, int64_t> given;
+    for (size_t i = 0; i < bytes.size(); ++i) given[homes[i]] += bytes[i];
+    const int64_t on_device = given[Home::kDevice], in_unified = given[Home::kUnified];
+    const double device = 1 - host - ssd - unified;
+    EXPECT_LE(on_device, device * all + 1);
+    EXPECT_LE(on_device + in_unified, (device + unified) * all + 1);
+    EXPECT_LE(on_device + in_unified + given[Home::kHost], (1 - ssd) * all + 1);
     // Nor is any short of its part by more than the largest of each.
-    EXPECT_GE(given[0], device * all - 2 * largest);
+    EXPECT_GE(on_device, device * all - 3 * largest);
   }
 }
 

@@ -49,12 +49,13 @@ void AddDecoding(const Ledger& l) {
                           .heads = kHeads,
                           .kv_heads = kKvHeads,
                           .head_size = kHead};
+  const DecodeScalars scalars{.position = l.At<double>(), .rows = l.At<double>()};
   l.Add("AppendToCache of 64", TypeName<T>(), {4 * kT * 64 * kRow, 0},
-        AppendToCache<T>(nullptr, shape, x, x, x));
+        AppendToCache<T>(nullptr, shape, scalars, x, x, x, x));
   l.Add("DecodeAttention of 64 x 4096", TypeName<T>(),
         {2 * kT * 64 * kSequence * kRow, 4.0 * 64 * kSequence * kHeads * kHead,
          sizeof(T) == 2 ? Unit::kTensor : Unit::kF32},
-        DecodeAttention<T>(nullptr, shape, x, x, x, x));
+        DecodeAttention<T>(nullptr, shape, scalars, x, x, x, x));
 }
 
 template <typename T>
@@ -68,6 +69,7 @@ void AddOf(const Ledger& ledger) {
 void AddAttention(const Ledger& ledger) {
   AddOf<float>(ledger);
   AddOf<BFloat16>(ledger);
+  AddOf<Float16>(ledger);
 }
 
 }  // namespace strata::kernels::cuda

@@ -127,6 +127,7 @@ void AddFlatOperations(const Ledger& ledger) {
   AddSquares<Float16>(ledger);
   AddArrays<float>(ledger);
   AddArrays<BFloat16>(ledger);
+  AddArrays<Float16>(ledger);
   AddQuantised<float>(ledger);
   AddQuantised<BFloat16>(ledger);
   AddQuantised<Float16>(ledger);

@@ -141,6 +141,7 @@ void AddOf(const Ledger& ledger) {
 void AddRowOperations(const Ledger& ledger) {
   AddOf<float>(ledger);
   AddOf<BFloat16>(ledger);
+  AddOf<Float16>(ledger);
 }
 
 }  // namespace strata::kernels::cuda
