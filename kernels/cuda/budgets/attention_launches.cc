@@ -39,29 +39,33 @@ void AddHeadsOf(const Ledger& l, int64_t head_size) {
 }
 
 template <typename T>
-void AddDecoding(const Ledger& l) {
+void AddDecoding(const Ledger& l, int64_t head_size) {
   T* const x = l.At<T>();
-  constexpr double kT = sizeof(T), kRow = double{kKvHeads} * kHead;
+  constexpr double kT = sizeof(T);
+  const double size = static_cast<double>(head_size), row = kKvHeads * size;
   const DecodeShape shape{.batch = 64,
                           .rows = 1,
                           .context = kSequence,
                           .position = kSequence - 1,
                           .heads = kHeads,
                           .kv_heads = kKvHeads,
-                          .head_size = kHead};
+                          .head_size = head_size};
+  const auto name = [&](const char* what) { return absl::StrCat(what, ", heads of ", head_size); };
   const DecodeScalars scalars{.position = l.At<double>(), .rows = l.At<double>()};
-  l.Add("AppendToCache of 64", TypeName<T>(), {4 * kT * 64 * kRow, 0},
+  l.Add(name("AppendToCache of 64"), TypeName<T>(), {4 * kT * 64 * row, 0},
         AppendToCache<T>(nullptr, shape, scalars, x, x, x, x));
-  l.Add("DecodeAttention of 64 x 4096", TypeName<T>(),
-        {2 * kT * 64 * kSequence * kRow, 4.0 * 64 * kSequence * kHeads * kHead,
+  l.Add(name("DecodeAttention of 64 x 4096"), TypeName<T>(),
+        {2 * kT * 64 * kSequence * row, 4.0 * 64 * kSequence * kHeads * size,
          sizeof(T) == 2 ? Unit::kTensor : Unit::kF32},
         DecodeAttention<T>(nullptr, shape, scalars, x, x, x, x));
 }
 
 template <typename T>
 void AddOf(const Ledger& ledger) {
-  for (const int64_t head_size : {64, 96, 128, 192, 256}) AddHeadsOf<T>(ledger, head_size);
-  AddDecoding<T>(ledger);
+  for (const int64_t head_size : {64, 96, 128, 192, 256}) {
+    AddHeadsOf<T>(ledger, head_size);
+    AddDecoding<T>(ledger, head_size);
+  }
 }
 
 }  // namespace

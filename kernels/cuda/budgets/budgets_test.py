@@ -60,7 +60,7 @@ class Kernels(unittest.TestCase):
 
     def changed(self, **values):
         """What is said of a kernel with other values."""
-        key = next(key for key in self.table if key[1].startswith("TensorForwardKernel<128>"))
+        key = next(key for key in self.table if key[1].startswith("TensorForwardKernel<BFloat16, 128,"))
         new = {key: copy.copy(self.table[key])}
         for name, change in values.items():
             setattr(new[key], name, getattr(new[key], name) + change)
