@@ -70,7 +70,7 @@ class Kernels(unittest.TestCase):
         self.assertEqual(self.changed(), ([], self.changed()[1]))
         self.assertEqual(self.changed(warps=8, wide_loads=1, registers=-8)[0], [])
         problems, before = self.changed(frame_bytes=16)
-        self.assertIn("attention_tensor_forward.cu: TensorForwardKernel<128> on sm_", problems[0])
+        self.assertIn("attention_tensor_forward.cu: TensorForwardKernel<BFloat16, 128, ", problems[0])
         self.assertIn("spills: 0 before, 16 bytes now", problems[0])
         self.assertIn(f"warps on a multiprocessor: {before.warps} before, {before.warps - 4} now",
                       self.changed(warps=-4)[0][0])
