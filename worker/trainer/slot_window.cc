@@ -48,10 +48,12 @@ absl::Status SlotSource::Read(int slot, int64_t offset, int64_t bytes, std::byte
     return reader_->Read(slot, 0, applied_, offset, absl::MakeSpan(out, bytes));
   }
   while (bytes > 0) {
-    ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, offset));
+    ASSIGN_OR_RETURN(Copy* const copy, Bring(slot, offset));
     const int64_t skip = offset - copy->piece.offset;
     const int64_t count = std::min(bytes, copy->piece.bytes - skip);
     std::memcpy(out, copy->data.data() + skip, count);
+    // Pieces are read once, from their beginning to their end.
+    if (skip + count == copy->piece.bytes) copy->slot = -1;
     offset += count;
     bytes -= count;
     out += count;
@@ -65,8 +67,8 @@ absl::StatusOr<const std::byte*> SlotSource::Whole(int slot) {
   return copy->data.data();
 }
 
-absl::StatusOr<const SlotSource::Copy*> SlotSource::Bring(int slot, int64_t offset) {
-  for (const Copy& copy : copies_) {
+absl::StatusOr<SlotSource::Copy*> SlotSource::Bring(int slot, int64_t offset) {
+  for (Copy& copy : copies_) {
     if (copy.slot == slot && copy.piece.offset <= offset &&
         offset < copy.piece.offset + copy.piece.bytes) {
       return &copy;
@@ -75,9 +77,14 @@ absl::StatusOr<const SlotSource::Copy*> SlotSource::Bring(int slot, int64_t offs
   const auto piece = std::prev(std::upper_bound(
       pieces_[slot].begin(), pieces_[slot].end(), offset,
       [](int64_t at, const SlotPiece& candidate) { return at < candidate.offset; }));
-  Copy& copy = copies_[next_++ % copies_.size()];
+  const auto done =
+      std::find_if(copies_.begin(), copies_.end(), [](const Copy& each) { return each.slot < 0; });
+  Copy& copy = done != copies_.end() ? *done : copies_[next_++ % copies_.size()];
   copy.slot = -1;
-  if (copy.data.size() < piece->bytes) copy.data = memory::BlockBuffer(piece->bytes);
+  if (copy.data.size() < piece->bytes) {
+    copy.data = {};  // first, or there would be both for a moment
+    copy.data = memory::BlockBuffer(piece->bytes);
+  }
   RETURN_IF_ERROR(
       reader_->Read(slot, 0, applied_, piece->offset, copy.data.bytes().subspan(0, piece->bytes)));
   copy.slot = slot;

@@ -38,18 +38,18 @@ class SlotSource {
 
  private:
   struct Copy {
-    int slot = -1;
+    int slot = -1;  // read to its end, or never filled
     SlotPiece piece;
     memory::BlockBuffer data;
   };
-  // The copy that has the byte.
-  absl::StatusOr<const Copy*> Bring(int slot, int64_t offset);
+  // The copy that has the byte: where there was none, in place of one that nobody needs any more.
+  absl::StatusOr<Copy*> Bring(int slot, int64_t offset);
 
   Engine& engine_;
   const int64_t applied_;
   std::unique_ptr<SlotReader> reader_;          // null: all is near
   std::vector<std::vector<SlotPiece>> pieces_;  // of slots that are not
-  std::array<Copy, 2> copies_;                  // of weights and of their states
+  std::array<Copy, 2> copies_;  // of weights, and of their states where both are read by turns
   size_t next_ = 0;
 };
 
