@@ -59,6 +59,11 @@ std::vector<View> WithLast(std::initializer_list<View> views, const View& last) 
   return all;
 }
 
+// As ops have it: 0 where no part ends in padding.
+int64_t WholeOf(const VocabularyShape& shape) {
+  return shape.vocab * shape.parts == shape.whole ? 0 : shape.whole;
+}
+
 }  // namespace
 
 void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, const View& b,
@@ -88,7 +93,7 @@ void EmbeddingForward(TemplateBuilder& builder, const VocabularyShape& shape, co
                              .group = shape.group,
                              .type = y.type,
                              .scale = shape.scale,
-                             .whole = shape.whole},
+                             .whole = WholeOf(shape)},
        {tokens, table, y});
 }
 
@@ -101,7 +106,7 @@ void EmbeddingBackward(TemplateBuilder& builder, const VocabularyShape& shape, c
                               .group = shape.group,
                               .type = dy.type,
                               .scale = shape.scale,
-                              .whole = shape.whole},
+                              .whole = WholeOf(shape)},
        {tokens, dy, dtable});
 }
 
@@ -338,7 +343,7 @@ void CrossEntropyStatistics(TemplateBuilder& builder, const VocabularyShape& sha
                             const View& logits, const View& targets, const View& statistics) {
   Emit(builder,
        ops::CrossEntropyStatistics{shape.rows, shape.vocab, shape.group, logits.type, shape.softcap,
-                                   shape.whole},
+                                   WholeOf(shape)},
        {logits, targets, statistics});
 }
 
@@ -347,7 +352,7 @@ void CrossEntropyFinish(TemplateBuilder& builder, const VocabularyShape& shape, 
                         const View& loss) {
   Emit(builder,
        ops::CrossEntropyFinish{shape.rows, shape.vocab, shape.group, shape.parts, logits.type,
-                               shape.softcap, shape.whole},
+                               shape.softcap, WholeOf(shape)},
        {logits, targets, statistics, scalars, loss});
 }
 

@@ -38,7 +38,7 @@ using ops::SharedHeads;
 struct VocabularyShape {
   int64_t rows = 0;      // N
   int64_t vocab = 0;     // V, of the part
-  int64_t whole = 0;     // of all parts, where the last ones end in padding; 0: none does
+  int64_t whole = 0;     // of all parts, without the padding that the last ones may end in
   int64_t channels = 0;  // C; embedding only
   program::Group group = program::Group::kNone;
   int64_t parts = 1;

@@ -11,7 +11,7 @@ VocabularyShape TableShape(const Emitter& emitter, const Node& node) {
   const int64_t whole = table.rows();
   return {.rows = emitter.rows(),
           .vocab = program::ShareOf(whole, shape.degree),
-          .whole = whole % shape.degree == 0 ? 0 : whole,
+          .whole = whole,
           .channels = table.columns(),
           .group = shape.group(),
           .parts = shape.degree,

@@ -8,10 +8,9 @@ namespace strata::model {
 namespace {
 
 VocabularyShape LossShape(const Emitter& e, const Node& node) {
-  const int64_t whole = e.graph().values[node.in[0]].width;
   return {.rows = e.rows(),
           .vocab = e.width(node.in[0]),
-          .whole = whole % e.shape().degree == 0 ? 0 : whole,
+          .whole = e.graph().values[node.in[0]].width,
           .group = e.shape().group(),
           .parts = e.shape().degree,
           .softcap = node.attributes.softcap};

@@ -56,6 +56,7 @@ absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
                      memory::Arena::Reserve(device, MemoryOf(tier), map.unified_begin_[t], fixed));
   }
   RETURN_IF_ERROR(map.ReserveUnified(unified));
+  if (map.unified_bytes_ == decltype(map.unified_bytes_){}) return map;
   for (const program::Program& program : set.programs) RETURN_IF_ERROR(map.FindHomes(program));
   return map;
 }

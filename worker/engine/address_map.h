@@ -77,7 +77,8 @@ class AddressMap {
   Unified unified_;  // null: there is none
   // Behind the arenas' bytes.
   std::array<int64_t, program::kTierCount> unified_begin_{}, unified_bytes_{};
-  // By program and its slot: where the bytes of a room are; slot -1: it is none.
+  // By program and its slot: where the bytes of a room are; slot -1: it is none. Empty where
+  // nothing is in unified memory.
   std::vector<std::vector<program::Operand>> homes_;
 };
 
