@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@
 #include "common/host_name.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "planner/cost/disk_choice.h"
 #include "planner/cost/profile_cost_model.h"
 
 namespace strata::client {
@@ -22,25 +25,29 @@ namespace {
 
 struct Costs {
   std::unique_ptr<program::CostModel> model;
-  std::string notice;  // why they are not this machine's
+  std::string notice;  // what of them is not this machine's, and why
 };
 
-Costs CostsOf(const std::optional<v1::Profile>& profile, int64_t ranks, int64_t threads) {
-  Costs costs;
-  if (profile.has_value()) {
-    const auto measured = planner::FindRanks(
-        *profile,
-        {.host = common::HostName(), .isa = profile->isa(), .ranks = ranks, .threads = threads});
-    if (measured.ok()) {
-      costs.model = std::make_unique<planner::ProfileCostModel>(**measured);
-      return costs;
-    }
-    costs.notice = std::string(measured.status().message());
-  } else {
-    costs.notice = "this machine was not measured: strata calibrate";
-  }
-  costs.model = std::make_unique<program::RateCostModel>(planner::UsualRates(threads));
-  return costs;
+// Of ranks that are all on this machine, and share the disks that the job names.
+Costs CostsOf(const std::optional<v1::Profile>& profile, const v1::JobSpec& job, int64_t ranks,
+              int64_t threads) {
+  const auto usual = [&](absl::string_view why) {
+    return Costs{std::make_unique<program::RateCostModel>(planner::UsualRates(threads)),
+                 absl::StrCat("usual rates, as ", why)};
+  };
+  if (!profile.has_value()) return usual("this machine was not measured: strata calibrate");
+  const auto measured = planner::FindRanks(
+      *profile,
+      {.host = common::HostName(), .isa = profile->isa(), .ranks = ranks, .threads = threads});
+  if (!measured.ok()) return usual(measured.status().message());
+  std::vector<std::string> directories;
+  for (const v1::SsdPath& path : job.memory().ssd()) directories.push_back(path.path());
+  if (directories.empty()) return {std::make_unique<planner::ProfileCostModel>(**measured), ""};
+  const auto disks = planner::ChooseDiskRate(*profile, directories, ranks);
+  if (disks.ok()) return {std::make_unique<planner::ProfileCostModel>(**measured, &*disks), ""};
+  return {
+      std::make_unique<planner::ProfileCostModel>(**measured),
+      absl::StrCat("bytes on SSD at the rate of copies in memory, as ", disks.status().message())};
 }
 
 // As job files write it.
@@ -86,7 +93,7 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
   ASSIGN_OR_RETURN(const std::optional<v1::Profile> measured, LoadProfile(basis.profile));
   const int64_t ranks = std::max<int64_t>(1, file.job.resources().ranks());
   const int64_t threads = ThreadsPerRank(ranks);
-  Costs costs = CostsOf(measured, ranks, threads);
+  Costs costs = CostsOf(measured, file.job, ranks, threads);
   const bool validates = file.job.evaluate().every_steps() > 0;
   RankedLayouts ranked{.notice = std::move(costs.notice)};
   Patience patience(basis);
@@ -153,7 +160,7 @@ std::vector<std::string> NoticesOf(const RankedLayouts& ranked) {
   }
   std::vector<std::string> notices = {std::move(text)};
   if (!ranked.notice.empty()) {
-    notices.push_back(absl::StrCat("auto: usual rates, as ", ranked.notice));
+    notices.push_back(absl::StrCat("auto: ", ranked.notice));
   }
   return notices;
 }
