@@ -30,7 +30,7 @@ struct DecisionBasis {
 
 struct RankedLayouts {
   std::vector<planner::Candidate> candidates;  // fastest first; none: see why_none
-  std::string notice;  // why the times are not this machine's; empty: they are
+  std::string notice;  // what of the times is not this machine's, and why; empty: nothing
   absl::Status
       why_none;  // RankLayouts' error: no layout is legal, or there are too many to look at
 };

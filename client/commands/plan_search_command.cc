@@ -23,7 +23,7 @@ int PlanJob(const Arguments& arguments, Terminal& terminal) {
       arguments.positional()[0], options, DeciderHere(arguments.Text("--profile"), terminal));
   if (!ranked.ok()) return Fail(ranked.status(), terminal);
   if (!ranked->notice.empty()) {
-    terminal.Say(absl::StrCat("usual rates, as ", ranked->notice));
+    terminal.Say(ranked->notice);
   }
   const auto top = static_cast<size_t>(arguments.Count("--top").value_or(5));
   const std::string output = arguments.Text("--output", "table");
