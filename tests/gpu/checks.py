@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import subprocess
 import time
@@ -56,9 +57,9 @@ def run_twin(program: pathlib.Path, env: dict, seconds: float, folder: pathlib.P
 
 
 def kernels(context) -> list:
-    """The tests' twins, four at a time."""
+    """The tests' twins, as many at a time as there are cores: their references are computed by the CPU."""
     programs = sorted((context.root / "tests").iterdir())
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         rows = list(pool.map(lambda p: run_twin(p, context.env, context.left(), context.folder), programs))
     for row in rows:
         row["state"] = "failed" if row["failed"] else "passed" if row["passed"] else "skipped"
@@ -74,23 +75,28 @@ def compare(ours: list, theirs: list) -> float:
 
 
 def models(context) -> list:
-    """Jobs on the GPU against the same on the CPU."""
+    """Jobs on the GPU against the same on the CPU, four at a time."""
     cases = PARITY if not context.standin else {"tiny llama, f32": (jobs.TINY, {}, {}, 1e-5)}
-    steps, rows = (2 if context.standin else 20), []
-    for name, (model, more_train, more, bound) in cases.items():
-        row = {"job": name, "steps": steps, "bound": bound}
-        train = TRAIN | more_train | {"steps": steps}
-        if context.standin:
-            train |= {"sequence": 16, "global_batch": 2}
-        try:
-            gpu = context.jobs.run("gpu", model, train, context.left(120), more=more)
-            cpu = context.jobs.run("cpu", model, train, context.left(120), more=more)
-            row |= {"apart": compare(gpu, cpu), "losses": [record["loss"] for record in gpu]}
-            row["state"] = "passed" if row["apart"] <= bound else "failed"
-        except jobs.JobError as error:
-            row |= {"state": "failed", "why": str(error)}
-        rows.append(row)
-    return rows
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda case: one_model(context, *case), cases.items()))
+
+
+def one_model(context, name: str, case: tuple) -> dict:
+    model, more_train, more, bound = case
+    steps = 2 if context.standin else 20
+    row = {"job": name, "steps": steps, "bound": bound}
+    train = TRAIN | more_train | {"steps": steps}
+    if context.standin:
+        train |= {"sequence": 16, "global_batch": 2}
+    runner = context.jobs.apart(name.replace(" ", "-"))
+    try:
+        gpu = runner.run("gpu", model, train, context.left(120), more=more)
+        cpu = runner.run("cpu", model, train, context.left(120), more=more)
+        row |= {"apart": compare(gpu, cpu), "losses": [record["loss"] for record in gpu]}
+        row["state"] = "passed" if row["apart"] <= bound else "failed"
+    except jobs.JobError as error:
+        row |= {"state": "failed", "why": str(error)}
+    return row
 
 
 def training(context) -> list:

@@ -43,6 +43,10 @@ class Jobs:
             self.env["STRATA_GPU_STANDIN"] = "1"
         folder.mkdir(parents=True, exist_ok=True)
 
+    def apart(self, name: str) -> "Jobs":
+        """For jobs that run beside others of this one: what is left of them is ended by their own folder."""
+        return Jobs(self.root, self.folder / name, self.env, False)
+
     def tokens(self, vocab: int, count: int) -> str:
         path = self.folder / f"tokens-{vocab}-{count}.bin"
         if not path.exists():
