@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "planner/job/job_plan.h"
 
 namespace strata::planner {
 namespace {
@@ -113,7 +114,10 @@ Verdict Judge(const FitRequest& request, const MemoryOfJob& memory) {
 }
 
 void CompleteRequest(FitRequest& request) {
-  if (request.device.is_cpu || request.job.memory().has_device()) return;
+  if (request.device.is_cpu) return;
+  // The program of a card has other workspaces and chunks than that of the CPU.
+  if (!OnAccelerator(request.job)) request.job.mutable_resources()->set_device("gpu");
+  if (request.job.memory().has_device()) return;
   constexpr int kCommunicators = 4;  // of as many axes as a layout usually has
   const bool alone = request.job.resources().ranks() <= 1;
   int64_t usable = request.device.bytes - 2 * common::kMiB;

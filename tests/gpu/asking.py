@@ -18,7 +18,8 @@ PARTS = {
     "models": (checks.models, 0.25),
     "training": (checks.training, 0.3),
     "ceilings": (benchmarks.ceilings, 0.2),
-    "speed": (benchmarks.speed, 1.0),
+    "speed": (benchmarks.speed, 0.85),
+    "profile": (benchmarks.profile, 1.0),
 }
 
 

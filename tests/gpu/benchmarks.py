@@ -7,6 +7,7 @@ import statistics
 import subprocess
 
 import jobs
+import kernel_times
 
 MIXED = {"precision": "bf16"}
 SMALL = {"precision": "bf16", "optimizer": {"master": "split", "state": "8bit"}}
@@ -33,13 +34,18 @@ def state_of(problem: str) -> str:
     return "does not fit" if re.search(r"out of memory|does not fit|cudaErrorMemoryAllocation|memory.device", problem) else "failed"
 
 
-def of_strata(context, model: dict, batch: int, sequence: int, train: dict) -> dict:
-    """Seconds of a step but the first ones; the job is ended when there are enough."""
+def run_strata(context, model: dict, batch: int, sequence: int, train: dict, runner=None) -> list:
+    """Records of steps but the first ones; the job is ended when there are enough."""
     settings = {"steps": 10000, "sequence": sequence, "global_batch": batch, "micro_batch": batch, **train}
     warm, counted = (1, 2) if context.standin else (WARM, COUNTED)
     settings["steps"] = warm + counted if context.standin else settings["steps"]
-    records = context.jobs.run("gpu", model, settings, context.left(150), stop_after=warm + counted)
-    taken = records[warm:warm + counted]
+    records = (runner or context.jobs).run("gpu", model, settings, context.left(150), stop_after=warm + counted)
+    return records[warm:warm + counted]
+
+
+def of_strata(context, model: dict, batch: int, sequence: int, train: dict) -> dict:
+    """Seconds of a step, and bytes."""
+    taken = run_strata(context, model, batch, sequence, train)
     device = taken[-1].get("memory", {}).get("device", {})
     return {"seconds": statistics.median(record["seconds"] for record in taken),
             "peak_bytes": device.get("measured_bytes") or device.get("arena_bytes", 0),
@@ -113,4 +119,28 @@ def speed(context) -> list:
             rows.append({"model": name, "side": "all", "state": "left out", "why": "no time was left"})
             continue
         rows += one(context, name, shape)
+    return rows
+
+
+def profile(context) -> list:
+    """Where the time of their steps goes, kernel by kernel."""
+    if context.standin:
+        return [{"model": "all", "state": "left out", "why": "the stand-in has no times"}]
+    rows = []
+    for name, (model, batch, sequence, train, *_) in SHAPES.items():
+        row = {"model": name}
+        file = context.folder / "kernel_times"
+        watched = context.jobs.watched({"CUDA_INJECTION64_PATH": str(context.root / "bin/libkernel_times.so"),
+                                        "STRATA_KERNEL_TIMES": str(file)})
+        try:
+            if context.left() < 20:
+                raise jobs.JobError("no time was left")
+            run_strata(context, model, batch, sequence, train, watched)
+            written = max(file.parent.glob(file.name + ".*"), key=lambda path: path.stat().st_size)
+            row |= {"found": kernel_times.of_steps(kernel_times.read(written)), "state": "measured"}
+        except jobs.JobError as error:
+            row |= {"state": state_of(str(error)), "why": str(error)}
+        for written in file.parent.glob(file.name + ".*"):
+            written.unlink()
+        rows.append(row)
     return rows

@@ -47,6 +47,12 @@ class Jobs:
         """For jobs that run beside others of this one: what is left of them is ended by their own folder."""
         return Jobs(self.root, self.folder / name, self.env, False)
 
+    def watched(self, env: dict) -> "Jobs":
+        """The same, with more in their environment."""
+        found = self.apart("watched")
+        found.env |= env
+        return found
+
     def tokens(self, vocab: int, count: int) -> str:
         path = self.folder / f"tokens-{vocab}-{count}.bin"
         if not path.exists():

@@ -1,11 +1,16 @@
-// Writes down every kernel, copy and fill that a process runs on a GPU, with its times, by CUPTI's activity records.
+// Writes down every kernel, copy and fill that a process runs on a GPU, with its times, by CUPTI's
+// activity records.
 //
-// A library that CUDA loads by itself: CUDA_INJECTION64_PATH=libkernel_times.so STRATA_KERNEL_TIMES=FILE program. One line
-// per activity goes to FILE.PID: kind, start and end (ns), stream, bytes or blocks × threads, name. Records are written a few
-// times a second, so a process that is killed leaves all but its last. tests/gpu/profile.py makes tables of it.
+// A library that CUDA loads by itself: CUDA_INJECTION64_PATH=libkernel_times.so
+// STRATA_KERNEL_TIMES=FILE program. One line per activity goes to FILE.PID: kind, start and end
+// (ns), stream, bytes or blocks and threads, name. Lines are written a few times a second, so a
+// process that is killed leaves all but its last. kernel_times.py makes tables of them.
+//
+// CUPTI is loaded when the program starts: it is a library of the machine with the GPU.
 
 #include <cupti.h>
 #include <cxxabi.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,8 +21,11 @@
 namespace {
 
 constexpr size_t kBufferBytes = 4 << 20;
+constexpr uint32_t kFlushMilliseconds = 300;
 
 std::FILE* g_file = nullptr;
+decltype(&cuptiActivityGetNextRecord) g_next_record = nullptr;
+decltype(&cuptiActivityFlushAll) g_flush_all = nullptr;
 
 std::string Demangled(const char* name) {
   int status = 0;
@@ -27,29 +35,28 @@ std::string Demangled(const char* name) {
   return result;
 }
 
+void WriteLine(const char* kind, uint64_t start, uint64_t end, uint32_t stream,
+               const std::string& size, const std::string& name) {
+  std::fprintf(g_file, "%s %llu %llu %u %s %s\n", kind, static_cast<unsigned long long>(start),
+               static_cast<unsigned long long>(end), stream, size.c_str(), name.c_str());
+}
+
 void Write(const CUpti_Activity& record) {
-  switch (record.kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto& k = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
-      std::fprintf(g_file, "kernel %llu %llu %u %dx%dx%d*%d %s\n", static_cast<unsigned long long>(k.start),
-                   static_cast<unsigned long long>(k.end), k.streamId, k.gridX, k.gridY, k.gridZ,
-                   k.blockX * k.blockY * k.blockZ, Demangled(k.name).c_str());
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& c = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
-      std::fprintf(g_file, "copy %llu %llu %u %llu kind %d\n", static_cast<unsigned long long>(c.start),
-                   static_cast<unsigned long long>(c.end), c.streamId, static_cast<unsigned long long>(c.bytes), c.copyKind);
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMSET: {
-      const auto& m = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
-      std::fprintf(g_file, "fill %llu %llu %u %llu fill\n", static_cast<unsigned long long>(m.start),
-                   static_cast<unsigned long long>(m.end), m.streamId, static_cast<unsigned long long>(m.bytes));
-      break;
-    }
-    default:
-      break;
+  if (record.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+    const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
+    const std::string size = std::to_string(kernel.gridX) + "x" + std::to_string(kernel.gridY) +
+                             "x" + std::to_string(kernel.gridZ) + "*" +
+                             std::to_string(kernel.blockX * kernel.blockY * kernel.blockZ);
+    WriteLine("kernel", kernel.start, kernel.end, kernel.streamId, size, Demangled(kernel.name));
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+    const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+    const char* way = copy.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "to the device"
+                      : copy.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "to the host"
+                                                                         : "on the device";
+    WriteLine("copy", copy.start, copy.end, copy.streamId, std::to_string(copy.bytes), way);
+  } else if (record.kind == CUPTI_ACTIVITY_KIND_MEMSET) {
+    const auto& fill = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
+    WriteLine("fill", fill.start, fill.end, fill.streamId, std::to_string(fill.bytes), "fill");
   }
 }
 
@@ -61,26 +68,45 @@ void GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
 
 void TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t used) {
   CUpti_Activity* record = nullptr;
-  while (cuptiActivityGetNextRecord(buffer, used, &record) == CUPTI_SUCCESS) Write(*record);
+  while (g_next_record(buffer, used, &record) == CUPTI_SUCCESS) Write(*record);
   std::fflush(g_file);
   std::free(buffer);
 }
 
-void Flush() { cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
+bool Start(void* cupti) {
+  const auto find = [cupti]<typename F>(F*& function, const char* name) {
+    function = reinterpret_cast<F*>(dlsym(cupti, name));
+    return function != nullptr;
+  };
+  decltype(&cuptiActivityRegisterCallbacks) set_callbacks = nullptr;
+  decltype(&cuptiActivityEnable) enable = nullptr;
+  decltype(&cuptiActivityFlushPeriod) set_period = nullptr;
+  if (!find(set_callbacks, "cuptiActivityRegisterCallbacks") ||
+      !find(enable, "cuptiActivityEnable") || !find(set_period, "cuptiActivityFlushPeriod") ||
+      !find(g_next_record, "cuptiActivityGetNextRecord") ||
+      !find(g_flush_all, "cuptiActivityFlushAll")) {
+    return false;
+  }
+  if (set_callbacks(GiveBuffer, TakeBuffer) != CUPTI_SUCCESS) return false;
+  for (const CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                        CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET}) {
+    if (enable(kind) != CUPTI_SUCCESS) return false;
+  }
+  set_period(kFlushMilliseconds);
+  std::atexit([] { g_flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); });
+  return true;
+}
 
 }  // namespace
 
+// What CUDA calls; what it returns says whether it went well.
 extern "C" int InitializeInjection() {
   const char* path = std::getenv("STRATA_KERNEL_TIMES");
   if (path == nullptr) return 1;
+  void* cupti = dlopen("libcupti.so.13", RTLD_NOW);
   g_file = std::fopen((std::string(path) + "." + std::to_string(getpid())).c_str(), "w");
-  if (g_file == nullptr) return 0;
-  if (cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer) != CUPTI_SUCCESS) return 0;
-  for (const CUpti_ActivityKind kind :
-       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET}) {
-    if (cuptiActivityEnable(kind) != CUPTI_SUCCESS) return 0;
-  }
-  cuptiActivityFlushPeriod(300);
-  std::atexit(Flush);
-  return 1;
+  if (cupti != nullptr && g_file != nullptr && Start(cupti)) return 1;
+  std::fprintf(stderr, "kernel_times: no records: %s\n",
+               cupti == nullptr ? dlerror() : "the file or CUPTI");
+  return 0;
 }

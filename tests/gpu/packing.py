@@ -14,10 +14,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST_BYTES = 64 << 20
 # Fast, and with a dictionary in which a twin finds what it shares with those before it.
 COMPRESSION = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": MOST_BYTES}]
-SCRIPTS = ["run", "asking.py", "benchmarks.py", "checks.py", "jobs.py", "machine.py", "packing.py", "report.py",
+SCRIPTS = ["run", "asking.py", "benchmarks.py", "checks.py", "jobs.py", "kernel_times.py", "machine.py", "packing.py", "report.py",
            "torch_side.py"]
+# Whole jobs by real processes, which need no more than Python.
+JOBS = ["gpu_standin_test.py", "real_processes.py"]
 PROGRAMS = ["//client:strata", "//worker/agent:strata-worker", "//worker/trainer:strata-trainer",
             "//worker/trainer:strata-trainer-gpu"]
+KERNEL_TIMES = "//tests/gpu:libkernel_times.so"
 STANDIN = "//worker/trainer:strata-trainer-standin"
 # Of the machine that it runs on: its C library, and CUDA's libraries.
 NOT_PACKED = re.compile(r"(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcublasLt|libnccl"
@@ -36,7 +39,7 @@ def twins() -> list:
 
 
 def build_and_pack(output: pathlib.Path, standin: bool) -> int:
-    programs, tests = PROGRAMS + [STANDIN] * standin, twins()
+    programs, tests = [*PROGRAMS, KERNEL_TIMES] + [STANDIN] * standin, twins()
     cache = pathlib.Path.home() / ".cache/strata/bazel"
     built = subprocess.run(["bazel", "build", "--config=cuda", f"--disk_cache={cache}", "--show_result=0", *programs, *tests],
                            cwd=ROOT)
@@ -82,6 +85,8 @@ def pack(output: pathlib.Path, programs: list, tests: list, about: dict) -> int:
             archive.add(pathlib.Path(path).resolve(), f"lib/{name}")
         for name in SCRIPTS:
             archive.add(here / name, name)
+        for name in JOBS:
+            archive.add(here.parent / "integration" / name, f"jobs/{name}")
         about_file = pathlib.Path(folder, "about.json")
         about_file.write_text(json.dumps(about))
         archive.add(about_file, "about.json")

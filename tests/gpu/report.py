@@ -3,6 +3,8 @@
 import json
 import pathlib
 
+import kernel_times
+
 
 def cells(*values) -> str:
     return "| " + " | ".join("" if v is None else str(v).replace("|", "/").replace("\n", " ") for v in values) + " |"
@@ -23,8 +25,9 @@ def of_kernels(rows: list) -> str:
 
 
 def of_models(rows: list) -> str:
-    return table(["job", "state", "steps", "losses apart", "bound", "why"],
-                 [(r["job"], r["state"], r["steps"], number(r.get("apart"), ".1e"), r["bound"], r.get("why")) for r in rows])
+    return table(["job", "state", "steps", "losses apart in the first five", "in all", "bounds", "why"],
+                 [(r["job"], r["state"], r["steps"], number(r.get("early"), ".1e"), number(r.get("late"), ".1e"),
+                   " and ".join(map(str, r["bounds"])), r.get("why")) for r in rows])
 
 
 def of_training(rows: list) -> str:
@@ -46,7 +49,15 @@ def of_speed(rows: list) -> str:
                    number(r.get("peak_bytes") and r["peak_bytes"] / 2**30, ".1f"), r.get("why")) for r in rows])
 
 
-TABLES = {"kernels": of_kernels, "models": of_models, "training": of_training, "ceilings": of_ceilings, "speed": of_speed}
+def of_profile(rows: list) -> str:
+    parts = []
+    for row in rows:
+        parts.append(f"{row['model']}: " + (kernel_times.text(row["found"]) if row["state"] == "measured" else row["why"]))
+    return "```\n" + "\n".join(parts) + "\n```"
+
+
+TABLES = {"kernels": of_kernels, "models": of_models, "training": of_training, "ceilings": of_ceilings, "speed": of_speed,
+          "profile": of_profile}
 
 
 def summary(results: dict) -> str:

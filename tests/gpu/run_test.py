@@ -14,6 +14,7 @@ sys.path.insert(0, "tests/gpu")
 import benchmarks  # noqa: E402
 import checks  # noqa: E402
 import jobs  # noqa: E402
+import kernel_times  # noqa: E402
 import machine  # noqa: E402
 import packing  # noqa: E402
 import report  # noqa: E402
@@ -52,7 +53,7 @@ class Pack(unittest.TestCase):
         done = self.go("--standin", "--out", str(self.folder / "out"))
         self.assertEqual(done.returncode, 0, done.stdout)
         results = json.loads((self.folder / "out/results.json").read_text())
-        self.assertEqual(list(results["parts"]), ["kernels", "models", "training", "ceilings", "speed"])
+        self.assertEqual(list(results["parts"]), ["kernels", "models", "training", "ceilings", "speed", "profile"])
         self.assertEqual(results["about"]["commit"], "abc")
         states = {part: [row["state"] for row in found["rows"]] for part, found in results["parts"].items()}
         self.assertEqual(states["models"], ["passed"])
@@ -81,11 +82,28 @@ class Pack(unittest.TestCase):
 class Judgement(unittest.TestCase):
     def test_losses_are_compared_in_full(self):
         run = [{"loss": 4.0}, {"loss": 2.0}]
-        self.assertEqual(checks.compare(run, run), 0)
-        self.assertEqual(checks.compare([{"loss": 4.0}, {"loss": 2.5}], run), 0.25)
-        self.assertEqual(checks.compare(run[:1], run), float("inf"))
-        self.assertEqual(checks.compare([{"loss": 4.0}, {"loss": float("nan")}], run), float("inf"))
-        self.assertEqual(checks.compare([], []), float("inf"))
+        far = float("inf")
+        self.assertEqual(checks.distances(run, run), [0, 0])
+        self.assertEqual(checks.distances([{"loss": 4.0}, {"loss": 2.5}], run), [0, 0.25])
+        self.assertEqual(checks.distances(run[:1], run), [far])
+        self.assertEqual(checks.distances([{"loss": 4.0}, {"loss": float("nan")}], run), [far])
+        self.assertEqual(checks.distances([], []), [far])
+
+    def test_times_are_those_of_whole_steps(self):
+        lines = []
+        for step in range(9):  # of 100 us: a look-up, a product beside a copy, 40 us of nothing
+            begin = 1000 + step * 100_000
+            lines += [f"kernel {begin} {begin + 10_000} 7 4x1x1*256 void strata::kernels::cuda::EmbeddingForwardKernel<float>(int)",
+                      f"kernel {begin + 10_000} {begin + 60_000} 7 2x2x1*128 product", f"copy {begin + 20_000} {begin + 50_000} 8 64 x"]
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("\n".join(lines) + "\nkernel 12")
+            file.flush()
+            found = kernel_times.of_steps(kernel_times.read(pathlib.Path(file.name)))
+        self.assertAlmostEqual(found["step_ms"], 0.1)
+        self.assertAlmostEqual(found["busy_ms"], 0.06)
+        self.assertEqual([(row["name"], row["count"], round(row["us"])) for row in found["rows"]],
+                         [("product 2x2x1*128", 1, 50), ("copy x 64", 1, 30), ("EmbeddingForwardKernel<float> 4x1x1*256", 1, 10)])
+        self.assertEqual(kernel_times.of_steps([]), {})
 
     def twin(self, script: str) -> dict:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,8 @@
 """Jobs of `resources.device: gpu` by real processes on the stand-in of CUDA: its checker looks at every access of every
 kernel and copy of whole trainings, checkpoints and tiers included, and fails a job where it finds something. Losses are
-the CPU's."""
+the CPU's.
+
+On a machine with a GPU the same jobs run there: gpu_standin_test.py PROGRAMS, strata-trainer-gpu among them (tests/gpu/run)."""
 
 import json
 import os
@@ -13,6 +15,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import real_processes
 
 STEPS = 4
+REAL = any(path.endswith("strata-trainer-gpu") for path in sys.argv[1:])
+# The stand-in's products are added up as the CPU's are, a GPU's otherwise.
+ORDER_OF_SUMS = 10 if REAL else 1
 SSD = ["memory.host=400MiB", "memory.ssd=[{path: ssd, size: 64MiB}]", "memory.place.optimizer=ssd"]
 
 
@@ -21,7 +26,8 @@ class GpuJobs(real_processes.RealProcesses):
 
     def setUp(self):
         super().setUp()
-        self.env["STRATA_GPU_STANDIN"] = "1"
+        if not REAL:
+            self.env["STRATA_GPU_STANDIN"] = "1"
         self.write_job("{family: llama, layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, vocab: 256}")
 
     def write_job(self, model):
@@ -65,14 +71,15 @@ checkpoint: {{every_steps: 2, keep: 2}}
         self.assertEqual(len(results["gpu"]), STEPS + 1)
         self.assertEqual(scales["gpu"], scales["cpu"])
         for ours, theirs in zip(results["gpu"], results["cpu"]):
-            self.assertLess(abs(ours - theirs), tolerance * theirs)
+            self.assertLess(abs(ours - theirs), ORDER_OF_SUMS * tolerance * theirs)
 
 
 class GpuStandinTest(GpuJobs):
     def test_a_training_in_f32_has_the_cpus_losses_and_says_what_it_ran_on(self):
         self.expect_cpu_losses(1e-6, "model.family=gpt2", "model.kv_heads=4", "train.global_batch=4")
         done, records = self.run_job("gpu", "train.steps=1", folder="again")
-        self.assertIn("computes on Strata's stand-in, which interprets kernels on the CPU", done.stdout)
+        self.assertIn("computes on NVIDIA" if REAL else "computes on Strata's stand-in, which interprets kernels on the CPU",
+                      done.stdout)
         tiers = records[-1]["memory"]
         self.assertGreater(tiers["device"]["predicted_bytes"], 0)
 
@@ -94,7 +101,7 @@ class GpuStandinTest(GpuJobs):
         """What `eval` or `generate` says in JSON."""
         done = self.strata(*command, "--from", "of-cpu/checkpoints", "--device", device, "-o", "json")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual("computes on Strata's stand-in" in done.stdout, device == "gpu", done.stdout)
+        self.assertEqual("computes on Strata's stand-in" in done.stdout, device == "gpu" and not REAL, done.stdout)
         return json.loads(done.stdout[done.stdout.index("{"):])
 
     def check_inference(self, *sets):
@@ -104,7 +111,8 @@ class GpuStandinTest(GpuJobs):
             losses = [self.infer(["eval", "--data", "few.txt", "--sequence", "12", "--precision", precision], device)
                       for device in ("gpu", "cpu")]
             self.assertEqual(losses[0]["tokens"], losses[1]["tokens"])
-            self.assertLess(abs(losses[0]["loss"] - losses[1]["loss"]), tolerance * losses[1]["loss"])
+            apart = abs(losses[0]["loss"] - losses[1]["loss"])
+            self.assertLess(apart, ORDER_OF_SUMS * tolerance * losses[1]["loss"])
         told = [self.infer(["generate", "--prompt", "water under", "--tokens", "5", "--temperature", "0"], device)
                 for device in ("gpu", "cpu")]
         self.assertEqual(len(told[0]["text"]), 5)
@@ -126,8 +134,9 @@ class GpuStandinTest(GpuJobs):
             done, records = self.run_job(device, f"train.steps={steps}", "checkpoint.every_steps=1", folder="turns",
                                          more=["--resume"])
             self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertLess(abs(records[-1]["loss"] - whole[-1]["loss"]), 1e-6 * whole[-1]["loss"])
+        self.assertLess(abs(records[-1]["loss"] - whole[-1]["loss"]), ORDER_OF_SUMS * 1e-6 * whole[-1]["loss"])
 
+    @unittest.skipIf(REAL, "here nothing is missing")
     def test_what_is_missing_is_told(self):
         del self.env["STRATA_GPU_STANDIN"]
         done, _ = self.run_job("gpu")

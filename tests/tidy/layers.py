@@ -62,7 +62,7 @@ PARTS = {unit for unit in MAY_USE if "/" in unit and not unit.startswith("worker
 # System headers that only some units may include: pattern of the header, units, why.
 SYSTEM_HEADERS = [
     (re.compile(r"(cuda|cublas|cudnn|cufile|curand|cupti|nvrtc|nvToolsExt|nvtx3/|nccl|cooperative_groups|mma\.h)"),
-     ("device/cuda", "device/standin", "kernels/cuda", "memory", "collectives/nccl"),
+     ("device/cuda", "device/standin", "kernels/cuda", "memory", "collectives/nccl", "tests/gpu"),
      "CUDA stays behind device/, kernels/cuda, memory/ and collectives/nccl"),
     (re.compile(r"(grpcpp?/|.*\.grpc\.pb\.h)"),
      ("controller", "worker/agent", "client", "tests", "proto", "security"),
