@@ -112,7 +112,8 @@ int64_t Lowering::ChunkRows(const std::set<ValueId>& own, int64_t rows) const {
   if (widest == 0) return rows;
   int64_t most = e_.shape().streamed_rows;
   if (most == 0) {
-    most = StreamedRows(program::BytesOf(graph_.type, widest), e_.shape().backend.on_cuda());
+    most = StreamedRows(program::BytesOf(graph_.type, widest),
+                        e_.shape().backend.on_cuda() && graph_.type != program::DType::kF32);
   }
   // Chunks of nearly the same size rather than a small last one.
   const int64_t chunks = common::CeilDivide(rows, most);

@@ -166,8 +166,9 @@ double VocabularyShare(int64_t vocab, const Degrees& degrees) {
 
 // Of logits that exist at once.
 double LogitRows(const FitRequest& request, double tokens, double vocab) {
-  const auto row_bytes = static_cast<int64_t>(4 * vocab);
-  return std::min(tokens, D(model::StreamedRows(row_bytes, !request.device.is_cpu)));
+  const bool in_16_bits = request.job.train().precision() != TrainSpec::PRECISION_F32;
+  return std::min(tokens, D(model::StreamedRows(static_cast<int64_t>(4 * vocab),
+                                                in_16_bits && !request.device.is_cpu)));
 }
 
 // What each layer but the first gets, in 16 or 32 bits, is kept whatever is computed again.
