@@ -46,11 +46,19 @@ struct Fetched {
 template <bool kBlocks, typename Rule, typename Formats>
 __device__ __forceinline__ void FetchAll(const Formats& formats, const UpdateArrays& arrays,
                                          const Place& place, Fetched<Rule>& words) {
-  FetchNumbers(formats.gradient, arrays.gradient, place, words.gradient);
-  FetchMaster(formats, arrays, place, words.weights);
+  const auto fetch = [&](const Place& from) {
+    FetchNumbers(formats.gradient, arrays.gradient, from, words.gradient);
+    FetchMaster(formats, arrays, from, words.weights);
 #pragma unroll
-  for (int m = 0; m < Rule::kMoments; ++m) {
-    FetchMoment<kBlocks>(formats.OfMoment(m), arrays.moments[m], place, words.moments[m]);
+    for (int m = 0; m < Rule::kMoments; ++m) {
+      FetchMoment<kBlocks>(formats.OfMoment(m), arrays.moments[m], from, words.moments[m]);
+    }
+  };
+  // One branch, so that nothing stands between the reads of whole packets.
+  if (place.whole) {
+    fetch({.at = place.at, .end = place.end, .whole = true});
+  } else {
+    fetch({.at = place.at, .end = place.end, .whole = false});
   }
 }
 
