@@ -4,7 +4,7 @@
 //     static constexpr int kMoments = …;
 //     static constexpr bool kInBlocks = …;                     whether its moments may be in blocks
 //     struct Rates { … };                                                    what the host knows
-//     __device__ Rule(const Rates&, const UpdateScalars&, bool decay);       f64, once per block
+//     __device__ Rule(const Rates&, const UpdateScalars&, bool decay);       f64, twice per block
 //     __device__ void operator()(float gradient, float& weight, float (&moments)[kMoments]) const;
 //   };
 //
@@ -12,290 +12,22 @@
 #ifndef STRATA_KERNELS_CUDA_UPDATE_CUH_
 #define STRATA_KERNELS_CUDA_UPDATE_CUH_
 
-#include <cfloat>
-#include <cstddef>
 #include <cstring>
 
 #include "absl/types/span.h"
-#include "kernels/cpu/moment_codes.h"
-#include "kernels/cuda/common.cuh"
-#include "kernels/cuda/update.h"
+#include "kernels/cuda/update_numbers.cuh"
 
 namespace strata::kernels::cuda {
 
 inline constexpr int kUpdateThreads = 256;
-inline constexpr int kUpdateNumbers = 8;  // of a thread at once; of a warp: a block of moments
-static_assert(32 * kUpdateNumbers == kMomentBlock);
+inline constexpr int kUpdateBlocks = 2;  // that a multiprocessor has room for
+inline constexpr int64_t kUpdateTile = kUpdateThreads * kUpdateNumbers;
 inline constexpr int kMostSegments = 32;  // of a launch
 
-// NumbersOfUpdate as the device reads it.
-struct MomentArray {
-  MomentFormat format = MomentFormat::kF32;
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  int64_t count = 0;
-};
-struct UpdateArrays {
-  NumberType gradient_type = NumberType::kF32, weight_type = NumberType::kF32;
-  MasterFormat master_format = MasterFormat::kNone;
-  const std::byte *gradient = nullptr, *weights = nullptr, *master = nullptr;
-  std::byte *next_weights = nullptr, *next_master = nullptr;
-  MomentArray moments[kMostMoments];
-};
 struct UpdateSegments {
   UpdateSegment at[kMostSegments];
+  int count = 0;
 };
-
-// MomentCodes as the device reads it: of a decade slope, offset, base and last in one place.
-struct CodeTable {
-  float above[MomentCodes::kDecades] = {};
-  float one_above = 0, most = 0;
-  int zero = 0;
-  float4 decades[MomentCodes::kDecades] = {};
-  float4 entries[64] = {};
-};
-// Of each moment that has one; nothing for updates without blocks.
-template <int kCount>
-struct CodeTables {
-  CodeTable of[kCount];
-};
-template <>
-struct CodeTables<0> {};
-
-// --- A thread's numbers, as bits packed into words as memory has them.
-
-using Words = uint32_t[kUpdateNumbers];
-
-// The first `there` numbers from `at` on.
-template <typename Bits>
-__device__ __forceinline__ void Fetch(const std::byte* data, int64_t at, int there, Words& words) {
-  constexpr int kPerWord = 4 / sizeof(Bits), kCount = kUpdateNumbers / kPerWord;
-  const Bits* const p = reinterpret_cast<const Bits*>(data) + at;
-  if (there == kUpdateNumbers && reinterpret_cast<uintptr_t>(p) % (kCount == 2 ? 8 : 16) == 0) {
-    if constexpr (kCount == 2) {
-      const uint2 packet = *reinterpret_cast<const uint2*>(p);
-      words[0] = packet.x;
-      words[1] = packet.y;
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; i += 4) {
-        const uint4 packet = reinterpret_cast<const uint4*>(p)[i / 4];
-        words[i] = packet.x;
-        words[i + 1] = packet.y;
-        words[i + 2] = packet.z;
-        words[i + 3] = packet.w;
-      }
-    }
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) {
-    const uint32_t bits = i < there ? p[i] : 0;
-    const int shift = 8 * sizeof(Bits) * (i % kPerWord);
-    words[i / kPerWord] = i % kPerWord == 0 ? bits : words[i / kPerWord] | bits << shift;
-  }
-}
-
-template <typename Bits>
-__device__ __forceinline__ void Put(std::byte* data, int64_t at, int there, const Words& words) {
-  constexpr int kPerWord = 4 / sizeof(Bits), kCount = kUpdateNumbers / kPerWord;
-  Bits* const p = reinterpret_cast<Bits*>(data) + at;
-  if (there == kUpdateNumbers && reinterpret_cast<uintptr_t>(p) % (kCount == 2 ? 8 : 16) == 0) {
-    if constexpr (kCount == 2) {
-      *reinterpret_cast<uint2*>(p) = make_uint2(words[0], words[1]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; i += 4) {
-        reinterpret_cast<uint4*>(p)[i / 4] =
-            make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
-      }
-    }
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) {
-    const int shift = 8 * sizeof(Bits) * (i % kPerWord);
-    if (i < there) p[i] = static_cast<Bits>(words[i / kPerWord] >> shift);
-  }
-}
-
-// --- Numbers of a type.
-
-__device__ __forceinline__ void FetchNumbers(NumberType type, const std::byte* data, int64_t at,
-                                             int there, Words& words) {
-  if (type == NumberType::kF32) {
-    Fetch<uint32_t>(data, at, there, words);
-  } else {
-    Fetch<uint16_t>(data, at, there, words);
-  }
-}
-
-__device__ __forceinline__ void Decode(NumberType type, const Words& words,
-                                       float (&values)[kUpdateNumbers]) {
-  if (type == NumberType::kF32) {
-#pragma unroll
-    for (int i = 0; i < kUpdateNumbers; ++i) values[i] = __uint_as_float(words[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kUpdateNumbers / 2; ++i) {
-      if (type == NumberType::kBF16) {
-        Unpack<BFloat16>(words[i], values + 2 * i);
-      } else {
-        Unpack<Float16>(words[i], values + 2 * i);
-      }
-    }
-  }
-}
-
-// --- Weights with their masters.
-
-// RoundAwayToBFloat16, RoundAwayToFloat16 (kernels/state_format.h).
-__device__ inline uint32_t RoundAway(float value, BFloat16) {
-  const uint32_t bits = __float_as_uint(value);
-  return (isnan(value) ? bits | 0x400000 : bits + 0x8000) >> 16;
-}
-__device__ inline uint32_t RoundAway(float value, Float16) {
-  const uint32_t bits = __float_as_uint(value), magnitude = bits & 0x7fffffff;
-  const uint32_t sign = bits >> 16 & 0x8000;
-  if (magnitude > 0x7f800000) return sign | 0x7e00;
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;
-  if (magnitude < 0x38800000) {  // below 2^-14: whole multiples of 2^-24
-    const float units = __uint_as_float(magnitude) * 0x1p24F, whole = floorf(units);  // exact
-    return sign | static_cast<uint32_t>(whole + (units - whole >= 0.5F ? 1 : 0));
-  }
-  return sign | (magnitude + 0x1000 - 0x38000000) >> 13;
-}
-
-// A remainder's weights are words 0 to 3, it itself words 4 to 7.
-__device__ __forceinline__ void FetchMaster(const UpdateArrays& arrays, int64_t at, int there,
-                                            Words& words) {
-  switch (arrays.master_format) {
-    case MasterFormat::kNone:
-      return FetchNumbers(arrays.weight_type, arrays.weights, at, there, words);
-    case MasterFormat::kF32:
-      return Fetch<uint32_t>(arrays.master, at, there, words);
-    case MasterFormat::kRemainder: {
-      Words rest;
-      Fetch<uint16_t>(arrays.weights, at, there, words);
-      Fetch<uint16_t>(arrays.master, at, there, rest);
-#pragma unroll
-      for (int i = 0; i < kUpdateNumbers / 2; ++i) words[kUpdateNumbers / 2 + i] = rest[i];
-      return;
-    }
-  }
-}
-
-__device__ __forceinline__ void DecodeMaster(const UpdateArrays& arrays, const Words& words,
-                                             float (&values)[kUpdateNumbers]) {
-  if (arrays.master_format != MasterFormat::kRemainder) {
-    return Decode(
-        arrays.master_format == MasterFormat::kF32 ? NumberType::kF32 : arrays.weight_type, words,
-        values);
-  }
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers / 2; ++i) {
-    const uint32_t upper = words[i], rest = words[kUpdateNumbers / 2 + i];
-    const auto extended = [](uint32_t bits) {
-      return static_cast<uint32_t>(static_cast<int32_t>(bits << 16) >> 16);
-    };
-    values[2 * i] = __uint_as_float((upper << 16) + extended(rest));
-    values[2 * i + 1] = __uint_as_float((upper & 0xffff0000u) + extended(rest >> 16));
-  }
-}
-
-__device__ __forceinline__ void StoreMaster(const UpdateArrays& arrays, int64_t at, int there,
-                                            const float (&values)[kUpdateNumbers]) {
-  Words whole, half;
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) whole[i] = __float_as_uint(values[i]);
-  if (arrays.weight_type == NumberType::kF32) {
-    Put<uint32_t>(arrays.next_weights, at, there, whole);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kUpdateNumbers / 2; ++i) {
-      const float low = values[2 * i], high = values[2 * i + 1];
-      half[i] = arrays.weight_type == NumberType::kBF16
-                    ? RoundAway(low, BFloat16{}) | RoundAway(high, BFloat16{}) << 16
-                    : RoundAway(low, Float16{}) | RoundAway(high, Float16{}) << 16;
-    }
-    Put<uint16_t>(arrays.next_weights, at, there, half);
-  }
-  if (arrays.master_format == MasterFormat::kF32) {
-    Put<uint32_t>(arrays.next_master, at, there, whole);
-  } else if (arrays.master_format == MasterFormat::kRemainder) {
-#pragma unroll
-    for (int i = 0; i < kUpdateNumbers / 2; ++i) {
-      half[i] = (whole[2 * i] & 0xffff) | whole[2 * i + 1] << 16;
-    }
-    Put<uint16_t>(arrays.next_master, at, there, half);
-  }
-}
-
-// --- Moments.
-
-__device__ inline bool IsInBlocks(MomentFormat format) {
-  return format == MomentFormat::kSigned8 || format == MomentFormat::kUnsigned8;
-}
-
-// A block's codes are words 0 and 1, its scale is word 2.
-template <bool kBlocks>
-__device__ __forceinline__ void FetchMoment(const MomentArray& moment, int64_t at, int there,
-                                            Words& words) {
-  if (kBlocks && IsInBlocks(moment.format)) {
-    Fetch<uint8_t>(moment.from, at, there, words);
-    words[2] = reinterpret_cast<const uint32_t*>(moment.from + moment.count)[at / kMomentBlock];
-  } else {
-    FetchNumbers(moment.format == MomentFormat::kF32 ? NumberType::kF32 : NumberType::kBF16,
-                 moment.from, at, there, words);
-  }
-}
-
-// The code whose entry is nearest to a number in [-1, 1] (kernels/cpu/moment_codes.h).
-__device__ __forceinline__ uint32_t CodeOf(const CodeTable& codes, const float4* decades,
-                                           float value) {
-  const float distance = fminf(fabsf(value), 1);
-  int decade = 0;
-#pragma unroll
-  for (int d = 1; d < MomentCodes::kDecades; ++d) decade += distance > codes.above[d] ? 1 : 0;
-  const auto [slope, offset, base, last] = decades[decade];
-  float level = base + fminf(fmaxf(floorf(__fmaf_rn(distance, slope, offset)), 0), last);
-  if (distance > codes.one_above) level = codes.most;
-  if (distance == 0) level = 0;
-  const int steps = static_cast<int>(level);
-  return signbit(value) ? codes.zero - min(steps, codes.zero) : codes.zero + steps;
-}
-
-// By a whole warp.
-__device__ __forceinline__ void StoreBlock(const CodeTable& codes, const float4* decades,
-                                           const MomentArray& moment, int64_t at,
-                                           const float (&values)[kUpdateNumbers]) {
-  float most = 0, least = 0;  // NaN is passed over
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) {
-    most = fmaxf(most, values[i]);
-    least = fminf(least, values[i]);
-  }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const unsigned mask = Planted(Mistake::kNarrowMask) && distance == 8 ? 0xffffu : ~0u;
-    most = fmaxf(most, __shfl_xor_sync(mask, most, distance));
-    least = fminf(least, __shfl_xor_sync(mask, least, distance));
-  }
-  const float scale = fminf(fmaxf(most >= -least ? most : least, -FLT_MAX), FLT_MAX);
-  Words words = {};
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) {
-    const uint32_t code =
-        scale == 0 ? codes.zero : CodeOf(codes, decades, __fdiv_rn(values[i], scale));
-    words[i / 4] |= code << (8 * (i % 4));
-  }
-  Put<uint8_t>(moment.to, at, kUpdateNumbers, words);
-  // Version s has its scale perhaps in the same place: all lanes have read it.
-  if (!Planted(Mistake::kNoBarrierBeforeReuse)) __syncwarp();
-  if (threadIdx.x % 32 == 0) {
-    reinterpret_cast<float*>(moment.to + moment.count)[at / kMomentBlock] = scale;
-  }
-}
 
 // --- The kernel.
 
@@ -305,21 +37,90 @@ struct SharedCodes {
   alignas(16) float entries[256];
 };
 
-// The grid's y: segments; x: loops over a segment, so that few blocks make rates.
-template <typename Rule, bool kBlocks>
-__global__ void __launch_bounds__(kUpdateThreads)
-    UpdateKernel(UpdateSegments segments, typename Rule::Rates rates, UpdateScalars scalars,
-                 UpdateArrays arrays,
-                 const __grid_constant__ CodeTables<kBlocks ? Rule::kMoments : 0> tables) {
-  constexpr int64_t kEach = kUpdateThreads * kUpdateNumbers;
-  const UpdateSegment segment = segments.at[blockIdx.y];
-  if (segment.begin + blockIdx.x * kEach >= segment.end) return;
+// A thread's numbers of every array, as they are in memory.
+template <typename Rule>
+struct Fetched {
+  Words gradient, weights, moments[Rule::kMoments];
+};
 
-  __shared__ Rule made;
+template <bool kBlocks, typename Rule, typename Formats>
+__device__ __forceinline__ void FetchAll(const Formats& formats, const UpdateArrays& arrays,
+                                         const Place& place, Fetched<Rule>& words) {
+  const auto fetch = [&](const Place& from) {
+    FetchNumbers(formats.gradient, arrays.gradient, from, words.gradient);
+    FetchMaster(formats, arrays, from, words.weights);
+#pragma unroll
+    for (int m = 0; m < Rule::kMoments; ++m) {
+      FetchMoment<kBlocks>(formats.OfMoment(m), arrays.moments[m], from, words.moments[m]);
+    }
+  };
+  // One branch, so that nothing stands between the reads of whole packets.
+  if (place.whole) {
+    fetch({.at = place.at, .end = place.end, .whole = true});
+  } else {
+    fetch({.at = place.at, .end = place.end, .whole = false});
+  }
+}
+
+// A tile of a segment; the segments' tiles follow each other.
+class Tile {
+ public:
+  __device__ Tile(const UpdateSegments& segments, int64_t tile) : tile_(tile) { Settle(segments); }
+
+  __device__ bool IsThere(const UpdateSegments& segments) const {
+    return segment_ < segments.count;
+  }
+  __device__ bool Decay(const UpdateSegments& segments) const {
+    return segments.at[segment_].decay;
+  }
+  // Nothing of a tile that is not there.
+  __device__ Place OfThread(const UpdateSegments& segments, const UpdateArrays& arrays) const {
+    if (!IsThere(segments)) return {};
+    const UpdateSegment& of = segments.at[segment_];
+    constexpr int kOfWarp = 32 * kUpdateNumbers;
+    const int thread = static_cast<int>(threadIdx.x);
+    Place place;
+    place.at =
+        of.begin + tile_ * kUpdateTile + thread / 32 * kOfWarp + thread % 32 * kPacketNumbers;
+    place.end = of.end + (Planted(Mistake::kNoBound) ? 1 : 0);
+    place.whole = arrays.aligned && of.begin % kPacketNumbers == 0 &&
+                  place.at + OffsetOf(kUpdateNumbers - 1) < place.end;
+    return place;
+  }
+  __device__ void Advance(const UpdateSegments& segments, int64_t tiles) {
+    tile_ += tiles;
+    Settle(segments);
+  }
+
+ private:
+  __device__ void Settle(const UpdateSegments& segments) {
+    for (; segment_ < segments.count; ++segment_) {
+      const UpdateSegment& of = segments.at[segment_];
+      const int64_t tiles = (of.end - of.begin + kUpdateTile - 1) / kUpdateTile;
+      if (tile_ < tiles) return;
+      tile_ -= tiles;
+    }
+  }
+
+  int segment_ = 0;
+  int64_t tile_;
+};
+
+// As many blocks as the device runs at once: each makes the rates, in f64, and then goes over tiles
+// of all segments. It reads the next tile before it computes with one.
+template <typename Rule, typename Formats, bool kBlocks>
+__global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
+    UpdateKernel(const __grid_constant__ UpdateSegments segments, typename Rule::Rates rates,
+                 UpdateScalars scalars, Formats formats,
+                 const __grid_constant__ UpdateArrays arrays,
+                 const __grid_constant__ CodeTables<kBlocks ? Rule::kMoments : 0> tables) {
+  __shared__ Rule made[2];  // without and with decay
   __shared__ bool takes_place;
   __shared__ SharedCodes shared_codes[kBlocks ? Rule::kMoments : 1];
-  if (threadIdx.x == 0) {
-    made = Rule(rates, scalars, segment.decay);
+  if (threadIdx.x % 32 == 0 && threadIdx.x < 64) {
+    made[threadIdx.x / 32] = Rule(rates, scalars, threadIdx.x == 32);
+  }
+  if (threadIdx.x == 64) {
     const Predicate predicate = scalars.predicate;
     takes_place = predicate.scalar == nullptr || (*predicate.scalar != 0) != predicate.negated;
   }
@@ -337,38 +138,37 @@ __global__ void __launch_bounds__(kUpdateThreads)
   }
   if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
   if (!takes_place) return;
-  const Rule rule = made;
 
-  const int64_t end = segment.end + (Planted(Mistake::kNoBound) ? 1 : 0);
-  for (int64_t at = segment.begin + blockIdx.x * kEach + threadIdx.x * kUpdateNumbers; at < end;
-       at += gridDim.x * kEach) {
-    const int there = static_cast<int>(min(end - at, int64_t{kUpdateNumbers}));
-    // All is fetched before anything is looked at, so that reads do not wait for each other.
-    Words gradient_words, weight_words, moment_words[Rule::kMoments];
-    FetchNumbers(arrays.gradient_type, arrays.gradient, at, there, gradient_words);
-    FetchMaster(arrays, at, there, weight_words);
-#pragma unroll
-    for (int m = 0; m < Rule::kMoments; ++m) {
-      FetchMoment<kBlocks>(arrays.moments[m], at, there, moment_words[m]);
-    }
+  Tile tile(segments, blockIdx.x);
+  Place place = tile.OfThread(segments, arrays);
+  Fetched<Rule> next;
+  FetchAll<kBlocks>(formats, arrays, place, next);
+  while (tile.IsThere(segments)) {
+    const Rule rule = made[tile.Decay(segments) ? 1 : 0];
+    const Place here = place;
+    const Fetched<Rule> words = next;
+    tile.Advance(segments, gridDim.x);
+    place = tile.OfThread(segments, arrays);
+    FetchAll<kBlocks>(formats, arrays, place, next);
+    if (here.at >= here.end) continue;
 
     float gradient[kUpdateNumbers], weights[kUpdateNumbers];
     float moments[Rule::kMoments][kUpdateNumbers];
-    Decode(arrays.gradient_type, gradient_words, gradient);
-    DecodeMaster(arrays, weight_words, weights);
+    Decode(formats.gradient, words.gradient, gradient);
+    DecodeMaster(formats, words.weights, weights);
 #pragma unroll
     for (int m = 0; m < Rule::kMoments; ++m) {
-      const MomentFormat format = arrays.moments[m].format;
+      const MomentFormat format = formats.OfMoment(m);
       if (kBlocks && IsInBlocks(format)) {
-        const float scale = __uint_as_float(moment_words[m][2]);
+        const float scale = __uint_as_float(words.moments[m][2]);
 #pragma unroll
         for (int i = 0; i < kUpdateNumbers; ++i) {
-          const uint32_t code = moment_words[m][i / 4] >> (8 * (i % 4)) & 0xff;
+          const uint32_t code = words.moments[m][i / 4] >> (8 * (i % 4)) & 0xff;
           moments[m][i] = __fmul_rn(shared_codes[m].entries[code], scale);
         }
       } else {
-        Decode(format == MomentFormat::kF32 ? NumberType::kF32 : NumberType::kBF16, moment_words[m],
-               moments[m]);
+        Decode(format == MomentFormat::kF32 ? NumberType::kF32 : NumberType::kBF16,
+               words.moments[m], moments[m]);
       }
     }
 
@@ -382,26 +182,29 @@ __global__ void __launch_bounds__(kUpdateThreads)
       for (int m = 0; m < Rule::kMoments; ++m) moments[m][i] = of_element[m];
     }
 
-    StoreMaster(arrays, at, there, weights);
+    StoreMaster(formats, arrays, here, weights);
 #pragma unroll
     for (int m = 0; m < Rule::kMoments; ++m) {
       const MomentArray& moment = arrays.moments[m];
-      if (kBlocks && IsInBlocks(moment.format)) {
+      const MomentFormat format = formats.OfMoment(m);
+      if (kBlocks && IsInBlocks(format)) {
         if constexpr (kBlocks) {
-          StoreBlock(tables.of[m], shared_codes[m].decades, moment, at, moments[m]);
+          StoreBlock(tables.of[m], shared_codes[m].decades, moment, here, moments[m]);
         }
       } else {
-        Words words;
-        if (moment.format == MomentFormat::kF32) {
+        Words words_of_moment;
+        if (format == MomentFormat::kF32) {
 #pragma unroll
-          for (int i = 0; i < kUpdateNumbers; ++i) words[i] = __float_as_uint(moments[m][i]);
-          Put<uint32_t>(moment.to, at, there, words);
+          for (int i = 0; i < kUpdateNumbers; ++i) {
+            words_of_moment[i] = __float_as_uint(moments[m][i]);
+          }
+          Put<uint32_t>(moment.to, here, words_of_moment);
         } else {
 #pragma unroll
           for (int i = 0; i < kUpdateNumbers / 2; ++i) {
-            words[i] = Pack<BFloat16>(moments[m] + 2 * i);
+            words_of_moment[i] = Pack<BFloat16>(moments[m] + 2 * i);
           }
-          Put<uint16_t>(moment.to, at, there, words);
+          Put<uint16_t>(moment.to, here, words_of_moment);
         }
       }
     }
@@ -410,19 +213,28 @@ __global__ void __launch_bounds__(kUpdateThreads)
 
 // --- The host's part.
 
-inline UpdateArrays ArraysOf(const NumbersOfUpdate& numbers) {
-  UpdateArrays arrays{.gradient_type = numbers.gradient_type,
-                      .weight_type = numbers.weights.type,
-                      .master_format = numbers.weights.master_format,
-                      .gradient = numbers.gradient,
+// Of the current device; 1 where it does not tell.
+inline int Multiprocessors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 1;
+  const cudaError_t error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return error == cudaSuccess ? std::max(count, 1) : 1;
+}
+
+inline UpdateArrays ArraysOf(const NumbersOfUpdate& numbers, int count) {
+  UpdateArrays arrays{.gradient = numbers.gradient,
                       .weights = numbers.weights.weights,
                       .master = numbers.weights.master,
                       .next_weights = numbers.next_weights.weights,
                       .next_master = numbers.next_weights.master,
-                      .moments = {}};
-  for (int m = 0; m < kMostMoments; ++m) {
-    const Moments& moments = numbers.moments[m];
-    arrays.moments[m] = {moments.format, moments.data, numbers.next_moments[m].data, moments.count};
+                      .moments = {},
+                      .aligned = ByPackets<float>(
+                          0, numbers.gradient, numbers.weights.weights, numbers.weights.master,
+                          numbers.next_weights.weights, numbers.next_weights.master)};
+  for (int m = 0; m < count; ++m) {
+    const Moments &from = numbers.moments[m], &to = numbers.next_moments[m];
+    arrays.moments[m] = {from.data, to.data, from.count};
+    arrays.aligned &= ByPackets<float>(0, from.data, to.data);
   }
   return arrays;
 }
@@ -442,13 +254,11 @@ inline CodeTable CodeTableOf(MomentFormat format) {
   return table;
 }
 
-template <typename Rule, bool kBlocks>
-absl::Status LaunchUpdateOf(const char* what, cudaStream_t stream,
+template <typename Rule, bool kBlocks = false, typename Formats>
+absl::Status LaunchUpdateOf(const Formats& formats, const char* what, cudaStream_t stream,
                             const typename Rule::Rates& rates, const UpdateScalars& scalars,
                             absl::Span<const UpdateSegment> segments,
                             const NumbersOfUpdate& numbers) {
-  constexpr int64_t kOfBlock = 2 * kUpdateThreads * kUpdateNumbers;  // at least, if there are more
-  constexpr int64_t kMostBlocks = 1024;
   CodeTables<kBlocks ? Rule::kMoments : 0> tables;
   if constexpr (kBlocks) {
     for (int m = 0; m < Rule::kMoments; ++m) tables.of[m] = CodeTableOf(numbers.moments[m].format);
@@ -457,15 +267,17 @@ absl::Status LaunchUpdateOf(const char* what, cudaStream_t stream,
     const absl::Span<const UpdateSegment> part = segments.subspan(first, kMostSegments);
     UpdateSegments of_launch;
     std::copy(part.begin(), part.end(), of_launch.at);
-    int64_t longest = 1;
+    of_launch.count = static_cast<int>(part.size());
+    int64_t tiles = 0;
     for (const UpdateSegment& segment : part) {
-      longest = std::max(longest, segment.end - segment.begin);
+      tiles += (segment.end - segment.begin + kUpdateTile - 1) / kUpdateTile;
     }
-    const unsigned blocks = BlocksFor(std::min(longest, kMostBlocks * kOfBlock), kOfBlock);
-    const absl::Status status =
-        Launch(what, &UpdateKernel<Rule, kBlocks>, dim3(blocks, static_cast<unsigned>(part.size())),
-               kUpdateThreads, 0, stream, of_launch, rates, scalars, ArraysOf(numbers), tables);
-    if (!status.ok()) return status;
+    if (tiles == 0) continue;
+    const int64_t most = int64_t{Multiprocessors()} * kUpdateBlocks;
+    const auto blocks = static_cast<unsigned>(std::min((tiles + 1) / 2, most));
+    RETURN_IF_ERROR(Launch(what, &UpdateKernel<Rule, Formats, kBlocks>, blocks, kUpdateThreads, 0,
+                           stream, of_launch, rates, scalars, formats,
+                           ArraysOf(numbers, Rule::kMoments), tables));
   }
   return absl::OkStatus();
 }
@@ -486,10 +298,28 @@ absl::Status LaunchUpdate(const char* what, cudaStream_t stream, const typename 
         what, " of elements ", segment.begin, " to ", segment.end,
         blocks ? ", but its moments are in blocks of 256: begin and end with one" : ""));
   }
-  if constexpr (Rule::kInBlocks) {
-    if (blocks) return LaunchUpdateOf<Rule, true>(what, stream, rates, scalars, segments, numbers);
+  AnyFormats formats{.gradient = numbers.gradient_type,
+                     .weights = numbers.weights.type,
+                     .master = numbers.weights.master_format};
+  bool usual = formats.gradient == NumberType::kF32;
+  for (int m = 0; m < Rule::kMoments; ++m) {
+    formats.moments[m] = numbers.moments[m].format;
+    usual &= formats.moments[m] == MomentFormat::kF32;
   }
-  return LaunchUpdateOf<Rule, false>(what, stream, rates, scalars, segments, numbers);
+  const auto launch = [&]<bool kBlocks>(const auto& of) {
+    return LaunchUpdateOf<Rule, kBlocks>(of, what, stream, rates, scalars, segments, numbers);
+  };
+  if constexpr (Rule::kInBlocks) {
+    if (blocks) return launch.template operator()<true>(formats);
+  }
+  const auto is_usual = [&]<NumberType kWeights>(UsualFormats<kWeights> of) {
+    return usual && formats.weights == of.weights && formats.master == of.master;
+  };
+  if (UsualFormats<NumberType::kF32> of; is_usual(of)) return launch.template operator()<false>(of);
+  if (UsualFormats<NumberType::kBF16> of; is_usual(of)) {
+    return launch.template operator()<false>(of);
+  }
+  return launch.template operator()<false>(formats);
 }
 
 }  // namespace strata::kernels::cuda
