@@ -99,6 +99,20 @@ TEST(NormalSeriesTest, AnyRange_AlsoWhereCountersPassALowWord) {
   }
 }
 
+// The factors' errors alone would round these to another f32.
+TEST(NormalSeriesTest, NumbersAtAnEdgeOfRounding_AreMadeOneByOne) {
+  for (const uint64_t edge : {2649120, 3375288, 9725571, 25174698, 25664605, 34678981, 46987908,
+                              54763939, 56145061, 57087433, 58669265, 63008122, 63403500}) {
+    const std::vector<float> want = OneByOne(1, edge - 5, 1, 40);
+    for (const Lanes& lanes : AllLanes()) {
+      if (!lanes.there) continue;
+      std::vector<float> values(40);
+      lanes.write(1, edge - 5, 1, 40, values.data());
+      ExpectSameBits(values, want);
+    }
+  }
+}
+
 // Of a uniform number that is 1.
 TEST(NormalSeriesTest, Zeros_KeepTheirSigns) {
   for (const uint64_t zero : {27725545, 47387899, 50648290}) {
