@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/digest.h"
+#include "common/normal_series.h"
 #include "common/rng.h"
 
 namespace strata::model {
@@ -54,10 +55,14 @@ void FillInitial(const program::ParameterSet& set, uint64_t seed, int64_t begin,
       std::fill(out, out + piece.count, value);
       continue;
     }
-    const auto at = piece.initializer.kind == Initializer::Kind::kNormal ? common::NormalAt
-                                                                         : common::SymmetricAt;
-    for (int64_t i = 0; i < piece.count; ++i) {
-      out[i] = value * at(piece.key, static_cast<uint64_t>(piece.first + i));
+    const auto first = static_cast<uint64_t>(piece.first),
+               count = static_cast<uint64_t>(piece.count);
+    if (piece.initializer.kind == Initializer::Kind::kNormal) {
+      common::WriteNormals(piece.key, first, value, absl::MakeSpan(out, count));
+      continue;
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      out[i] = value * common::SymmetricAt(piece.key, first + i);
     }
   }
 }
