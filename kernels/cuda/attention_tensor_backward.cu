@@ -1,5 +1,5 @@
 // Attention's gradient on tensor cores (Dao 2023, algorithm 2, without sums over blocks): a warp
-// owns 16 rows and goes over tiles of others. For dk and dv it owns keys and values and goes over
+// owns 16 or 32 rows and goes over tiles of others. For dk and dv it owns keys and values and goes over
 // queries and their dout; for dq it is the other way round. Scores are made anew for each: two
 // products of seven, for sums that are the same in every run.
 #include "kernels/cuda/attention_launch.cuh"
@@ -16,10 +16,12 @@ enum class Of { kQueries, kKeys, kValues, kKeysAndValues };
 template <int kHead, Of kOf>
 struct Sizes {
   static constexpr bool kQueries = kOf == Of::kQueries;
-  // More share what a block copies; fewer where registers then let more blocks in.
-  static constexpr int kWarps = kHead > 128 || kHead == (kQueries ? 96 : 64) ? 4 : 8;
+  // A warp has kAtoms times 16 rows. The more it has, the less often it reads others; its sums and
+  // the scores by the others of a tile fill the registers.
+  static constexpr int kAtoms = kHead <= (kQueries ? 128 : 64) ? 2 : 1;
+  static constexpr int kWarps = 4;                       // more blocks wait less at barriers
   static constexpr int kOther = kHead == 256 ? 16 : 32;  // rows of a tile
-  static constexpr int kThreads = 32 * kWarps, kOwn = 16 * kWarps;
+  static constexpr int kThreads = 32 * kWarps, kWarpRows = 16 * kAtoms, kOwn = kWarps * kWarpRows;
 
   static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
   static constexpr unsigned kOtherBytes = Tile<kHead>::kRowBytes * kOther;
@@ -56,11 +58,20 @@ __device__ __forceinline__ void CopyBoth(const Rows<T>& rows, int size, unsigned
                                    to + Tile<kHead>::kRowBytes * kRows);
 }
 
+// Calls body(atom, columns of 8, half) for each pair of numbers that a lane has of scores.
+template <int kAtoms, int kColumns, typename Body>
+__device__ __forceinline__ void ForEach(const Body& body) {
+#pragma unroll
+  for (int i = 0; i < kAtoms * kColumns / 4; ++i) {
+    body(i / (kColumns / 4), i / 2 % (kColumns / 8), i % 2);
+  }
+}
+
 template <typename T, int kHead, Of kOf>
 __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
     TensorBackwardKernel(const AttentionProblem<T> problem) {
   using S = Sizes<kHead, kOf>;
-  constexpr int kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
+  constexpr int kAtoms = S::kAtoms, kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
   constexpr bool kOfKeys = !S::kQueries;
   constexpr bool kByScores = kOf != Of::kValues;  // dk or dq
   constexpr bool kByWeights = kOf == Of::kValues || kOf == Of::kKeysAndValues;
@@ -111,25 +122,26 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
     }
   };
 
-  // A warp's rows, and a lane's lse (in units of ln 2) and delta where they are queries.
-  const int warp_own = own0 + warp * 16, warp_end = warp_own + 16;
-  float own_lse[2] = {}, own_delta[2] = {};
+  // A warp's rows, a lane's first, and their lse (in units of ln 2) and delta where they are queries.
+  const int warp_own = own0 + warp * S::kWarpRows, warp_end = warp_own + S::kWarpRows;
+  const int lane_own = warp_own + lane / 4;
+  float own_lse[kAtoms][2] = {}, own_delta[kAtoms][2] = {};
   if constexpr (kOfKeys) {
     CopyBoth<kHead, kOwn, kThreads>(KeyRows(problem, sequence, own0, kv_head), size, own);
   } else {
     CopyBoth<kHead, kOwn, kThreads>(QueryRows(problem, sequence, own0, head), size, own);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = warp_own + lane / 4 + 8 * half;
+    for (int i = 0; i < 2 * kAtoms; ++i) {
+      const int row = lane_own + 8 * i;
       if (row >= own_end) continue;
-      own_lse[half] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E;
-      own_delta[half] = problem.delta[problem.LseAt(sequence, row, head)];
+      own_lse[i / 2][i % 2] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E;
+      own_delta[i / 2][i % 2] = problem.delta[problem.LseAt(sequence, row, head)];
     }
   }
   if (count > 0) copy_others(0);
 
-  float sums[1][kByScores ? kHead / 8 : 1][4] = {};         // dk or dq
-  float value_sums[1][kByWeights ? kHead / 8 : 1][4] = {};  // dv
+  float sums[kAtoms][kByScores ? kHead / 8 : 1][4] = {};         // dk or dq
+  float value_sums[kAtoms][kByWeights ? kHead / 8 : 1][4] = {};  // dv
   for (int i = 0, at = begin; i < count; ++i, at = at + kOther < end ? at + kOther : begin) {
     WaitForCopies();
     if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
@@ -140,37 +152,65 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
                 : !problem.AnySees(sequence, warp_own, warp_end, at, at_end)) {
       continue;
     }
-    float p[1][kOther / 8][4] = {}, ds[1][kOther / 8][4] = {};
-    MultiplyByRows<T, kHead, 1, kOther>(own, warp * 16, other, p);
+    // Weights, and the gradients of scores, to which delta is added first.
+    const float2* of_columns =
+        reinterpret_cast<const float2*>(shared + 2 * S::kOwnBytes + i % 2 * S::kStageBytes +
+                                        2 * S::kOtherBytes) +
+        lane % 4;
+    float p[kAtoms][kOther / 8][4] = {}, ds[kAtoms][kOther / 8][4];
+    MultiplyByRows<T, kHead, kAtoms, kOther>(own, warp * S::kWarpRows, other, p);
     if constexpr (kByScores) {
-      MultiplyByRows<T, kHead, 1, kOther>(own_values, warp * 16, other_values, ds);
+      ForEach<kAtoms, kOther>([&](int a, int n, int half) {
+        const float2 delta = kOfKeys ? of_columns[kOther / 2 + n * 4]
+                                     : make_float2(own_delta[a][half], own_delta[a][half]);
+        ds[a][n][2 * half] = -delta.x;
+        ds[a][n][2 * half + 1] = -delta.y;
+      });
+      MultiplyByRows<T, kHead, kAtoms, kOther>(own_values, warp * S::kWarpRows, other_values, ds);
     }
-
-    const float* of_columns = reinterpret_cast<const float*>(
-        shared + 2 * S::kOwnBytes + i % 2 * S::kStageBytes + 2 * S::kOtherBytes);
-    const bool masked = kOfKeys ? !problem.AllSee(sequence, at, at_end, warp_own, warp_end)
-                                : !problem.AllSee(sequence, warp_own, warp_end, at, at_end);
+    if (levels.capped) {
+      ForEach<kAtoms, kOther>([&](int a, int n, int half) {
 #pragma unroll
-    for (int n = 0; n < kOther / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int own_row = warp_own + lane / 4 + e / 2 * 8, column = n * 8 + lane % 4 * 2 + e % 2;
-        const float lse = kOfKeys ? of_columns[column] * kLog2E : own_lse[e / 2];
-        const float level = levels(p[0][n][e]);
-        float weight = Exp2(level * levels.factor - lse);
-        if (masked) {
-          const int row = kOfKeys ? at + column : own_row, key = kOfKeys ? own_row : at + column;
-          if (!problem.AllSee(sequence, row, row + 1, key, key + 1)) weight = 0;
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          p[a][n][e] = levels(p[a][n][e]);
+          if constexpr (kByScores) ds[a][n][e] *= levels.Slope(p[a][n][e]);
         }
-        p[0][n][e] = weight;
-        if constexpr (kByScores) {
-          const float delta = kOfKeys ? of_columns[kOther + column] : own_delta[e / 2];
-          ds[0][n][e] = weight * (ds[0][n][e] - delta) * levels.Slope(level);
+      });
+    }
+    ForEach<kAtoms, kOther>([&](int a, int n, int half) {
+      float2 lse = make_float2(own_lse[a][half], own_lse[a][half]);
+      if constexpr (kOfKeys) {
+        lse = of_columns[n * 4];
+        lse = make_float2(lse.x * kLog2E, lse.y * kLog2E);
+      }
+      p[a][n][2 * half] = Exp2(p[a][n][2 * half] * levels.factor - lse.x);
+      p[a][n][2 * half + 1] = Exp2(p[a][n][2 * half + 1] * levels.factor - lse.y);
+    });
+    if (kOfKeys ? !problem.AllSee(sequence, at, at_end, warp_own, warp_end)
+                : !problem.AllSee(sequence, warp_own, warp_end, at, at_end)) {
+      constexpr int kOwnRows = 2 * kAtoms, kColumns = kOther / 4;  // of a lane
+      const auto column_at = [&](int c) { return at + c / 2 * 8 + lane % 4 * 2 + c % 2; };
+#pragma unroll
+      for (int r = 0; r < (kOfKeys ? kColumns : kOwnRows); ++r) {
+        const int row = kOfKeys ? column_at(r) : lane_own + 8 * r;
+        const int lowest = problem.FirstKey(sequence, row), highest = problem.LastKey(row);
+#pragma unroll
+        for (int k = 0; k < (kOfKeys ? kOwnRows : kColumns); ++k) {
+          const int key = kOfKeys ? lane_own + 8 * k : column_at(k);
+          const int o = kOfKeys ? k : r, c = kOfKeys ? r : k;
+          float& weight = p[o / 2][c / 2][o % 2 * 2 + c % 2];
+          if (key < lowest || key > highest) weight = 0;
         }
       }
     }
-    if constexpr (kByScores) AddByWeights<T, kHead, 1, kOther>(ds, other, sums);
-    if constexpr (kByWeights) AddByWeights<T, kHead, 1, kOther>(p, other_values, value_sums);
+    if constexpr (kByScores) {
+      ForEach<kAtoms, kOther>([&](int a, int n, int half) {
+        ds[a][n][2 * half] *= p[a][n][2 * half];
+        ds[a][n][2 * half + 1] *= p[a][n][2 * half + 1];
+      });
+    }
+    if constexpr (kByWeights) AddByWeights<T, kHead, kAtoms, kOther>(p, other_values, value_sums);
+    if constexpr (kByScores) AddByWeights<T, kHead, kAtoms, kOther>(ds, other, sums);
   }
 
   // Sums take the place of a warp's own rows, once all copies are there.
@@ -178,28 +218,33 @@ __global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
   __syncthreads();
   const auto write = [&](const auto& of_warp, float factor, bool adds, char* by, T* to,
                          int64_t stride) {
-    SumsToTile<T, kHead>(of_warp, by, warp * 16, [&](int half, int column, float value) {
-      value *= factor;
-      const int row = lane / 4 + half * 8;
-      if (adds && warp_own + row < own_end && column < size) {
-        value += ToF32(to[row * stride + column]);
-      }
-      return value;
-    });
+#pragma unroll
+    for (int a = 0; a < kAtoms; ++a) {
+      const int first = 16 * a + lane / 4;
+      SumsToTile<T, kHead>(of_warp[a], by, warp * S::kWarpRows + 16 * a,
+                           [&](int half, int column, float value) {
+                             value *= factor;
+                             const int row = first + half * 8;
+                             if (adds && warp_own + row < own_end && column < size) {
+                               value += ToF32(to[row * stride + column]);
+                             }
+                             return value;
+                           });
+    }
     __syncwarp();
-    TileToRows<kHead, 16>(by, warp * 16, own_end - warp_own, size, to, stride);
+    TileToRows<kHead, S::kWarpRows>(by, warp * S::kWarpRows, own_end - warp_own, size, to, stride);
   };
   if constexpr (kOfKeys) {
     const int64_t to = problem.KeyAt(sequence, warp_own, kv_head);
     if constexpr (kByScores) {
-      write(sums[0], problem.scale, problem.adds_dkv, shared, problem.dk + to, problem.kv_row);
+      write(sums, problem.scale, problem.adds_dkv, shared, problem.dk + to, problem.kv_row);
     }
     if constexpr (kByWeights) {
-      write(value_sums[0], 1, problem.adds_dkv, shared + S::kOwnBytes, problem.dv + to,
+      write(value_sums, 1, problem.adds_dkv, shared + S::kOwnBytes, problem.dv + to,
             problem.kv_row);
     }
   } else {
-    write(sums[0], problem.scale, problem.adds_dq, shared,
+    write(sums, problem.scale, problem.adds_dq, shared,
           problem.dq + problem.QueryAt(sequence, warp_own, head), problem.q_row);
   }
 }
