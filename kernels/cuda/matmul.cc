@@ -17,7 +17,7 @@ bool Planted(Mistake mistake) { return PlantedMistake() == mistake; }
 constexpr bool Planted(Mistake) { return false; }
 #endif
 
-constexpr int kMostAlignment = 256, kBiasAlignment = 16;
+constexpr int kMostAlignment = 256;
 
 absl::Status ToStatus(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -49,6 +49,11 @@ absl::Status Check(const MatmulShape& shape, const MatmulOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("matrix product: pointers aligned to ", options.alignment,
                      " bytes; it must be a power of two from ", least, " to ", kMostAlignment));
+  }
+  if (options.bias && options.alignment < kBiasAlignment) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("matrix product: with a bias, pointers are aligned to ", kBiasAlignment,
+                     " bytes, not to ", options.alignment));
   }
   if (options.tf32 && shape.type != NumberType::kF32) {
     return absl::InvalidArgumentError("matrix product: TF32 is for factors of f32");

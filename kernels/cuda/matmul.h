@@ -39,6 +39,11 @@ struct MatmulOptions {
   int alignment = 256;
 };
 
+// What a bias, and a, b and c beside one, are multiples of at least, in bytes. Measured on an H200:
+// for less aligned matrices cuBLASLt may add the bias in a pass of its own, to a c that was rounded
+// before.
+constexpr int kBiasAlignment = 16;
+
 // The largest power of two up to 256 that divides all of them.
 int PointerAlignment(std::initializer_list<const void*> pointers);
 
@@ -51,9 +56,9 @@ class MatmulPlan {
   // Queues the product. All pointers are to device memory. `workspace` holds the library's
   // workspace_bytes() at a multiple of 256 and is used by one product at a time: streams do not
   // share one unless events order them. `bias`: null unless the plan's options have one, and at a
-  // multiple of 16 bytes: algorithms are chosen without a look at it. One caller at a time per
-  // plan. Errors: INVALID_ARGUMENT for pointers that are less aligned than that, or a bias where
-  // there is none or the reverse; what cuBLASLt returns.
+  // multiple of kBiasAlignment: algorithms are chosen without a look at it. One caller at a time
+  // per plan. Errors: INVALID_ARGUMENT for pointers that are less aligned than that, or a bias
+  // where there is none or the reverse; what cuBLASLt returns.
   absl::Status Run(cudaStream_t stream, const void* a, const void* b, void* c, void* workspace,
                    const void* bias = nullptr) const;
 

@@ -28,6 +28,12 @@ struct LaunchSite {
   bool negated = false;             // it takes place where the scalar is 0, not where it is not
 };
 
+// An op and the places of its operands.
+struct OpCall {
+  const program::Op& op;
+  absl::Span<const BoundOperand> operands;
+};
+
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
@@ -45,6 +51,14 @@ class Accelerator {
                                          absl::Span<const BoundOperand> operands,
                                          const OpEnvironment& environment,
                                          const LaunchSite& site) = 0;
+  // Whether there may be one launch for an op of the second kind right behind one of the first.
+  virtual bool Joins(program::OpKind /*first*/, program::OpKind /*second*/) const { return false; }
+  // That launch, which does both. Null: there is none for these; each is bound by itself, which
+  // also tells what is wrong with it.
+  virtual BoundOp BindJoined(const OpCall& /*first*/, const OpCall& /*second*/,
+                             const OpEnvironment& /*environment*/, const LaunchSite& /*site*/) {
+    return nullptr;
+  }
   // Whether its streams communicate with other ranks; else groups are of one rank.
   virtual bool communicates() const = 0;
   // A group of its own for each purpose, made by all its members in one order, as Communicator's.

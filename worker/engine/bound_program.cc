@@ -1,6 +1,7 @@
 #include "worker/engine/bound_program.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "ops/embedding.h"
@@ -32,6 +33,36 @@ int64_t BytesOf(const std::vector<T>& table) {
 int64_t BoundProgram::Place(int action) const {
   const std::vector<int32_t>& stream = streams[actions[action].stream];
   return std::lower_bound(stream.begin(), stream.end(), action) - stream.begin();
+}
+
+// An event is free again once its last waiter has been issued, for waits look at where it stood
+// then. What the next step waits for has one of its own: another action's would stand elsewhere
+// when the next step's wait is issued, behind that step's record of it.
+void BoundProgram::AssignEvents() {
+  constexpr int kNextStep = std::numeric_limits<int>::max();
+  std::vector<int> last_waiter(actions.size(), -1);
+  for (size_t a = 0; a < actions.size(); ++a) {
+    for (const BoundDependency& dependency : DependenciesOf(actions[a])) {
+      int& last = last_waiter[dependency.action];
+      last = dependency.steps_back > 0 ? kNextStep : std::max(last, static_cast<int>(a));
+    }
+  }
+  std::vector<int> free;
+  std::vector<std::vector<int>> ends_at(actions.size());
+  for (size_t a = 0; a < actions.size(); ++a) {
+    for (const int event : ends_at[a]) free.push_back(event);
+    if (last_waiter[a] < 0) continue;
+    BoundAction& action = actions[a];
+    action.end_time = end_times++;
+    if (last_waiter[a] == kNextStep) {
+      action.event = events++;
+      continue;
+    }
+    if (free.empty()) free.push_back(events++);
+    action.event = free.back();
+    free.pop_back();
+    ends_at[last_waiter[a]].push_back(action.event);
+  }
 }
 
 int64_t BoundProgram::bytes() const {

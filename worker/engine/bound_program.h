@@ -76,6 +76,8 @@ struct BoundProgram {
     const int at = action.predicate;  // NOLINT(bugprone-signed-char-misuse): a number
     return at == 0 || (at > 0 ? scalars[at - 1] != 0 : scalars[-at - 1] == 0);
   }
+  // Gives those that others wait for events and end times, once all dependencies are there.
+  void AssignEvents();
   // An action's place on its stream, within the step.
   int64_t Place(int action) const;
   // Bytes of all tables, what ops hold beside them apart.

@@ -46,6 +46,7 @@ class ProgramBinder {
     }
     result_.scalars = reinterpret_cast<const double*>(
         context_.addresses->Bytes(context_.set->scalars, 0, 0).data());
+    joined_.resize(result_.variants);
     result_.actions.reserve(actions_.size());
     result_.works.reserve(actions_.size() * result_.variants);
     for (size_t a = 0; a < actions_.size(); ++a) {
@@ -57,7 +58,7 @@ class ProgramBinder {
           status.code(), absl::StrCat("program ", program_.name, ", ",
                                       expanded.Describe(program_, action), ": ", status.message()));
     }
-    AssignEvents();
+    result_.AssignEvents();
     Trim();
     return std::move(result_);
   }
@@ -190,15 +191,11 @@ class ProgramBinder {
     if (QueueOf(action) != nullptr && action.mechanism == Mechanism::kSignal) {
       return absl::UnimplementedError("a signal on a queue of the device");
     }
-    operands_.clear();
-    for (const Operand& operand : OwnOperands(action)) {
-      ASSIGN_OR_RETURN(const BoundOperand bound,
-                       context_.addresses->Resolve(program_, operand, *context_.groups, applied));
-      operands_.push_back(bound);
-    }
+    if (std::exchange(joined_[applied], 0) != 0) return Nothing();
+    RETURN_IF_ERROR(Resolve(action, applied, operands_));
     switch (action.mechanism) {
       case Mechanism::kCall:
-        return BindCall(action);
+        return BindCall(action, applied);
       case Mechanism::kCollective:
       case Mechanism::kSend:
       case Mechanism::kReceive:
@@ -214,7 +211,18 @@ class ProgramBinder {
     return absl::InternalError("an unknown mechanism");
   }
 
-  absl::StatusOr<BoundWork> BindCall(const Action& action) {
+  absl::Status Resolve(const Action& action, int64_t applied,
+                       std::vector<BoundOperand>& operands) const {
+    operands.clear();
+    for (const Operand& operand : OwnOperands(action)) {
+      ASSIGN_OR_RETURN(const BoundOperand bound,
+                       context_.addresses->Resolve(program_, operand, *context_.groups, applied));
+      operands.push_back(bound);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<BoundWork> BindCall(const Action& action, int64_t applied) {
     const LaneId lane = *LaneOf(action.stream);
     const OpEnvironment& environment = context_.environments[static_cast<int>(lane)];
     WorkKey key = KeyOf(Word(action.op), static_cast<uint64_t>(lane));
@@ -225,10 +233,35 @@ class ProgramBinder {
     }
     const LaunchSite site = SiteOf(action);
     AddSite(site, key);
+    if (const Action* next = JoinableBehind(action); next != nullptr) {
+      RETURN_IF_ERROR(Resolve(*next, applied, next_operands_));
+      WorkKey both = key;
+      both.push_back(Word(next->op));
+      AddOperands(next_operands_, both);
+      auto known = works_.find(both);
+      if (known == works_.end()) {
+        BoundOp launch = context_.accelerator->BindJoined(
+            {*action.op, operands_}, {*next->op, next_operands_}, environment, site);
+        if (launch != nullptr) known = works_.emplace(both, AddOp(std::move(launch))).first;
+      }
+      joined_[applied] = known != works_.end();
+      if (joined_[applied]) return known->second;
+    }
     if (const auto known = works_.find(key); known != works_.end()) return known->second;
     ASSIGN_OR_RETURN(BoundOp launch,
                      context_.accelerator->BindOp(*action.op, operands_, environment, site));
     return works_[std::move(key)] = AddOp(std::move(launch));
+  }
+
+  // The action behind one of a queue, if the two may be one launch: nothing lies between them on
+  // their stream, and nothing on others that only the second waits for.
+  const Action* JoinableBehind(const Action& action) const {
+    const Action* const next = &action + 1;
+    const bool joins = next != actions_.data() + actions_.size() && next->op != nullptr &&
+                       next->stream == action.stream && next->dependencies.empty() &&
+                       !action.predicate.has_value() && !next->predicate.has_value() &&
+                       context_.accelerator->Joins(action.op->kind, next->op->kind);
+    return joins ? next : nullptr;
   }
 
   static void AddSite(const LaunchSite& site, WorkKey& key) {
@@ -283,7 +316,7 @@ class ProgramBinder {
     // In a group of one: a copy, or nothing.
     const bool moves = action.communication.op != program::CollectiveOp::kBarrier &&
                        operands_.size() > 1 && operands_[0].data != operands_[1].data;
-    if (!moves) return AddOp([] { return absl::OkStatus(); });
+    if (!moves) return Nothing();
     result_.copies.push_back({operands_[1].data, operands_[0].data, action.communication.bytes});
     return Entry(BoundWork::kCopy, result_.copies.size());
   }
@@ -396,13 +429,22 @@ class ProgramBinder {
 
   WorkKey KeyOf(uint64_t what, uint64_t where) const {
     WorkKey key{what, where};
-    for (const BoundOperand& operand : operands_) {
+    AddOperands(operands_, key);
+    return key;
+  }
+  static void AddOperands(const std::vector<BoundOperand>& operands, WorkKey& key) {
+    for (const BoundOperand& operand : operands) {
       key.push_back(Word(operand.data));
       key.push_back(static_cast<uint64_t>(operand.bytes));
       key.push_back(static_cast<uint64_t>(operand.offset));
       key.push_back(static_cast<uint64_t>(operand.shard_index));
     }
-    return key;
+  }
+
+  BoundWork Nothing() {
+    const auto [entry, is_new] = works_.try_emplace(WorkKey());
+    if (is_new) entry->second = AddOp([] { return absl::OkStatus(); });
+    return entry->second;
   }
 
   BoundWork AddOp(BoundOp run) {
@@ -411,36 +453,6 @@ class ProgramBinder {
   }
   static BoundWork Entry(BoundWork::Kind kind, size_t size) {
     return {.kind = kind, .index = static_cast<uint32_t>(size - 1)};
-  }
-
-  // An event is free again once its last waiter has been issued, for waits look at where it stood
-  // then. What the next step waits for has one of its own: another action's would stand elsewhere
-  // when the next step's wait is issued, behind that step's record of it.
-  void AssignEvents() {
-    constexpr int kNextStep = std::numeric_limits<int>::max();
-    std::vector<int> last_waiter(actions_.size(), -1);
-    for (size_t a = 0; a < actions_.size(); ++a) {
-      for (const BoundDependency& dependency : result_.DependenciesOf(result_.actions[a])) {
-        int& last = last_waiter[dependency.action];
-        last = dependency.steps_back > 0 ? kNextStep : std::max(last, static_cast<int>(a));
-      }
-    }
-    std::vector<int> free;
-    std::vector<std::vector<int>> ends_at(actions_.size());
-    for (size_t a = 0; a < actions_.size(); ++a) {
-      for (const int event : ends_at[a]) free.push_back(event);
-      if (last_waiter[a] < 0) continue;
-      BoundAction& action = result_.actions[a];
-      action.end_time = result_.end_times++;
-      if (last_waiter[a] == kNextStep) {
-        action.event = result_.events++;
-        continue;
-      }
-      if (free.empty()) free.push_back(result_.events++);
-      action.event = free.back();
-      free.pop_back();
-      ends_at[last_waiter[a]].push_back(action.event);
-    }
   }
 
   void Trim() {
@@ -456,6 +468,8 @@ class ProgramBinder {
   const BindingContext& context_;
   BoundProgram result_;
   std::vector<BoundOperand> operands_;  // of the action being bound
+  std::vector<BoundOperand> next_operands_;
+  std::vector<char> joined_;  // by variant: the last action's launch does the next one's work, too
   std::unordered_map<WorkKey, BoundWork, HashOfKey> works_;
 };
 

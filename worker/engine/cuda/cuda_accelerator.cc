@@ -136,6 +136,18 @@ absl::StatusOr<BoundOp> CudaAccelerator::BindOp(const program::Op& op,
   return bound;
 }
 
+bool CudaAccelerator::Joins(OpKind first, OpKind second) const {
+  return first == OpKind::kMatMul && second == OpKind::kAddBias;
+}
+
+BoundOp CudaAccelerator::BindJoined(const OpCall& first, const OpCall& second,
+                                    const OpEnvironment& environment, const LaunchSite& site) {
+  OpReader product(first.op, first.operands, environment);
+  OpReader bias(second.op, second.operands, environment);
+  return LaunchMatMulWithBias(
+      product, bias, {.stream = HandleOf(site), .site = site, .products = products_.get()});
+}
+
 absl::StatusOr<BoundOp> CudaAccelerator::BindOperation(const collectives::Operation& operation,
                                                        const LaunchSite& site) {
   return BoundOp([communicator = communicator_.get(), stream = HandleOf(site), operation] {

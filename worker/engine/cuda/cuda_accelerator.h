@@ -34,6 +34,9 @@ class CudaAccelerator final : public Accelerator {
   void set_graph_actions(int actions) { graph_actions_ = actions; }
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment, const LaunchSite& site) override;
+  bool Joins(program::OpKind first, program::OpKind second) const override;
+  BoundOp BindJoined(const OpCall& first, const OpCall& second, const OpEnvironment& environment,
+                     const LaunchSite& site) override;
   bool communicates() const override { return communicator_ != nullptr; }
   absl::StatusOr<collectives::GroupId> CreateGroup(absl::Span<const int> world_ranks) override {
     return communicator_->CreateGroup(world_ranks);

@@ -56,6 +56,10 @@ BoundOp LaunchCrossEntropyLoss(OpReader& reader, const Launching& at);
 BoundOp LaunchSwigluForward(OpReader& reader, const Launching& at);
 BoundOp LaunchSwigluBackward(OpReader& reader, const Launching& at);
 
+// A product and the bias of its result's columns. Null: they are not that, or the library has no
+// such product.
+BoundOp LaunchMatMulWithBias(OpReader& product, OpReader& bias, const Launching& at);
+
 BoundOp LaunchConvert(OpReader& reader, const Launching& at);
 BoundOp LaunchAdamW(OpReader& reader, const Launching& at);
 BoundOp LaunchAdamWFixUp(OpReader& reader, const Launching& at);
