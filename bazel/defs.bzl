@@ -231,8 +231,11 @@ _CUDA_LIBRARIES = {
     "nccl": {"standin": "//device/standin:nccl", "gpu": "@cuda//:nccl"},
 }
 
-def strata_cuda_programs(name, srcs, deps = [], libraries = [], **kwargs):
-    """One program of CUDA code twice: NAME-gpu with the real libraries, NAME-standin with their stand-ins."""
+def strata_cuda_programs(name, srcs, deps = [], gpu_deps = [], libraries = [], **kwargs):
+    """One program of CUDA code twice: NAME-gpu with the real libraries, NAME-standin with their stand-ins.
+
+    gpu_deps: of NAME-gpu alone.
+    """
     for runtime, runtime_dep in [("gpu", "@cuda//:cudart"), ("standin", "//device/standin:runtime")]:
         native.cc_binary(
             name = name + "-" + runtime,
@@ -243,7 +246,9 @@ def strata_cuda_programs(name, srcs, deps = [], libraries = [], **kwargs):
             local_defines = ["STRATA_CUDA_STANDIN"] if runtime == "standin" else [],
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours
-            deps = deps + [_CUDA_LIBRARIES[library][runtime] for library in libraries] + [runtime_dep, "@cuda//:headers", "@system//:absl"],
+            deps = deps + (gpu_deps if runtime == "gpu" else []) +
+                   [_CUDA_LIBRARIES[library][runtime] for library in libraries] +
+                   [runtime_dep, "@cuda//:headers", "@system//:absl"],
             **kwargs
         )
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -14,6 +15,8 @@
 
 #ifdef STRATA_CUDA_STANDIN
 #include "device/standin/standin.h"
+#else
+#include "kernels/cuda/cudnn/cudnn_attention.h"
 #endif
 
 namespace strata::worker {
@@ -42,12 +45,27 @@ absl::StatusOr<int> GraphActions() {
       " is not a number of actions: 0 goes without graphs, none set means ", kGraphActions));
 }
 
+// Gives the device cuDNN's attention, where there is one; tells which attention it has.
+std::string SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
+#ifdef STRATA_CUDA_STANDIN
+  return "";
+#else
+  const char* const wished = std::getenv("STRATA_GPU_CUDNN");
+  if (wished != nullptr && std::string_view(wished) == "0") return ", without cuDNN";
+  auto library = kernels::cuda::OpenCudnnAttention();
+  if (!library.ok()) return absl::StrCat(", without cuDNN (", library.status().message(), ")");
+  const std::string name = (*library)->name();
+  accelerator.set_attention(*std::move(library));
+  return absl::StrCat(", attention by ", name);
+#endif
+}
+
 absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ranks) {
   ASSIGN_OR_RETURN(const int graph_actions, GraphActions());
   ASSIGN_OR_RETURN(auto communicator, MakeCommunicator(ordinal, ranks));
   ASSIGN_OR_RETURN(auto accelerator, CudaAccelerator::Create(ordinal, std::move(communicator)));
   accelerator->set_graph_actions(graph_actions);
-  const std::string name = accelerator->device().name();
+  const std::string name = absl::StrCat(accelerator->device().name(), SetAttention(*accelerator));
   return NamedAccelerator{std::move(accelerator), name};
 }
 

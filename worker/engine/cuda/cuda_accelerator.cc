@@ -129,9 +129,11 @@ absl::StatusOr<BoundOp> CudaAccelerator::BindOp(const program::Op& op,
   }
   ASSIGN_OR_RETURN(std::byte* const scratch, ScratchOf(site.stream));
   OpReader reader(op, operands, environment);
-  BoundOp bound = entry->launch(
-      reader,
-      {.stream = HandleOf(site), .site = site, .products = products_.get(), .scratch = scratch});
+  BoundOp bound = entry->launch(reader, {.stream = HandleOf(site),
+                                         .site = site,
+                                         .products = products_.get(),
+                                         .attention = attention_.get(),
+                                         .scratch = scratch});
   RETURN_IF_ERROR(reader.status());
   return bound;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "collectives/nccl/nccl_communicator.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_unified_memory.h"
+#include "kernels/cuda/attention_library.h"
 #include "worker/engine/accelerator.h"
 #include "worker/engine/cuda/launching.h"
 
@@ -32,6 +34,10 @@ class CudaAccelerator final : public Accelerator {
   int graph_actions() const override { return graph_actions_; }
   // Before engines are made for it.
   void set_graph_actions(int actions) { graph_actions_ = actions; }
+  // Likewise: of this device, asked for attention before our kernels.
+  void set_attention(std::unique_ptr<kernels::cuda::AttentionLibrary> attention) {
+    attention_ = std::move(attention);
+  }
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment, const LaunchSite& site) override;
   bool Joins(program::OpKind first, program::OpKind second) const override;
@@ -59,6 +65,7 @@ class CudaAccelerator final : public Accelerator {
   device::CudaUnifiedMemory unified_;
   const std::unique_ptr<kernels::cuda::MatmulLibrary> products_;
   const std::unique_ptr<collectives::NcclCommunicator> communicator_;
+  std::unique_ptr<kernels::cuda::AttentionLibrary> attention_;
   std::atomic<bool> closes_{false};
   std::map<const device::QueueStream*, std::byte*> scratch_;
   int graph_actions_ = 0;

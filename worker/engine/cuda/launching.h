@@ -11,6 +11,7 @@
 #include "worker/engine/op_reader.h"
 
 namespace strata::kernels::cuda {
+class AttentionLibrary;
 class MatmulLibrary;
 }  // namespace strata::kernels::cuda
 
@@ -23,7 +24,8 @@ struct Launching {
   cudaStream_t stream = nullptr;
   LaunchSite site;
   kernels::cuda::MatmulLibrary* products = nullptr;
-  std::byte* scratch = nullptr;  // on the device
+  kernels::cuda::AttentionLibrary* attention = nullptr;  // null: our kernels alone
+  std::byte* scratch = nullptr;                          // on the device
 };
 
 }  // namespace strata::worker

@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention.h"
 
 #include "common/status_macros.h"
+#include "kernels/cuda/attention_library.h"
 #include "ops/attention.h"
 #include "ops/context.h"
 #include "worker/engine/binding/attention_shape.h"
@@ -14,6 +15,14 @@ BoundOp LaunchAttentionForward(OpReader& reader, const Launching& at) {
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
   const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
+  if (at.attention != nullptr && !op->documents) {
+    const auto plan =
+        at.attention->Forward(at.stream, ShapeOf(op->shape), NumberTypeOf(op->shape.type));
+    if (plan.ok()) {
+      return [plan = *plan, qkv = reader.Data(Op::kQkv), out = reader.Data(Op::kOut),
+              lse = reader.F32(Op::kLse)] { return plan->Run(qkv, out, lse); };
+    }
+  }
   return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape = ShapeOf(op->shape), qkv = reader.As<T>(Op::kQkv), positions,
             out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse)] {
@@ -29,6 +38,14 @@ BoundOp LaunchAttentionBackward(OpReader& reader, const Launching& at) {
   const kernels::AttentionShape shape = ShapeOf(op->shape);
   const int32_t* const positions = op->documents ? reader.I32(Op::kPositions) : nullptr;
   void* const workspace = reader.Workspace(kernels::cuda::AttentionBackwardWorkspaceBytes(shape));
+  if (at.attention != nullptr && !op->documents) {
+    const auto plan = at.attention->Backward(at.stream, shape, NumberTypeOf(op->shape.type));
+    if (plan.ok()) {
+      return [plan = *plan, dout = reader.Data(Op::kDout), qkv = reader.Data(Op::kQkv),
+              out = reader.Data(Op::kOut), lse = reader.F32(Op::kLse),
+              dqkv = reader.Data(Op::kDqkv)] { return plan->Run(dout, qkv, out, lse, dqkv); };
+    }
+  }
   return WithNumber(op->shape.type, [&]<typename T>(T) -> BoundOp {
     return [stream = at.stream, shape, dout = reader.As<T>(Op::kDout), qkv = reader.As<T>(Op::kQkv),
             out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse), positions,
