@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <map>
 #include <string>
@@ -105,7 +104,8 @@ absl::StatusOr<Piece> PieceOf(const AttentionShape& shape, int64_t most_bytes) {
 // A graph over a piece of the shape, whose rows are those of packed operands.
 class Graphs {
  public:
-  Graphs(const AttentionShape& shape, const Piece& piece, NumberType type)
+  // `capability`: of the device, 90 for 9.0: told to nodes when they are made.
+  Graphs(const AttentionShape& shape, const Piece& piece, NumberType type, int capability)
       : shape_(shape),
         heads_(piece.kv_heads * (shape.heads / shape.kv_heads)),
         piece_(piece),
@@ -114,7 +114,10 @@ class Graphs {
         ->set_io_data_type(type == NumberType::kBF16 ? fe::DataType_t::BFLOAT16
                                                      : fe::DataType_t::HALF)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
+        .set_compute_data_type(fe::DataType_t::FLOAT)
+        .set_sm_version(capability)
+        // Plans outlive the graphs that are captured of them.
+        .set_cuda_graph_retention(fe::CudaGraphRetention_t::NONE);
   }
 
   std::shared_ptr<Graph> Forward() {
@@ -266,8 +269,8 @@ class BackwardPlan final : public AttentionBackwardPlan {
 
 class CudnnAttention final : public AttentionLibrary {
  public:
-  CudnnAttention(cudnnHandle_t handle, int64_t most_score_bytes)
-      : handle_(handle), most_score_bytes_(most_score_bytes) {}
+  CudnnAttention(cudnnHandle_t handle, int capability, int64_t most_score_bytes)
+      : handle_(handle), capability_(capability), most_score_bytes_(most_score_bytes) {}
   ~CudnnAttention() override {
     forward_.clear();
     backward_.clear();
@@ -282,7 +285,7 @@ class CudnnAttention final : public AttentionLibrary {
     std::unique_ptr<ForwardPlan>& plan = forward_[KeyOf(stream, shape, type)];
     if (plan == nullptr) {
       const Piece all{shape.batch, shape.kv_heads};
-      ASSIGN_OR_RETURN(Built built, Build(stream, Graphs(shape, all, type).Forward()));
+      ASSIGN_OR_RETURN(Built built, Build(stream, Graphs(shape, all, type, capability_).Forward()));
       plan = std::make_unique<ForwardPlan>(shape, std::move(built));
     }
     return plan.get();
@@ -295,7 +298,8 @@ class CudnnAttention final : public AttentionLibrary {
     std::unique_ptr<BackwardPlan>& plan = backward_[KeyOf(stream, shape, type)];
     if (plan == nullptr) {
       ASSIGN_OR_RETURN(const Piece piece, PieceOf(shape, most_score_bytes_));
-      ASSIGN_OR_RETURN(Built built, Build(stream, Graphs(shape, piece, type).Backward()));
+      ASSIGN_OR_RETURN(Built built,
+                       Build(stream, Graphs(shape, piece, type, capability_).Backward()));
       plan = std::make_unique<BackwardPlan>(shape, piece, std::move(built));
     }
     return plan.get();
@@ -345,6 +349,7 @@ class CudnnAttention final : public AttentionLibrary {
   };
 
   const cudnnHandle_t handle_;
+  const int capability_;
   const int64_t most_score_bytes_;
   std::map<Key, std::unique_ptr<ForwardPlan>> forward_;
   std::map<Key, std::unique_ptr<BackwardPlan>> backward_;
@@ -358,16 +363,22 @@ absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(int64_t mos
     fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
     if (fe::cudnn_dlhandle == nullptr)
       return absl::NotFoundError(absl::StrCat("cuDNN: ", dlerror()));
-    // The runtime that the API opens for itself, unless the user names another.
-    setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", /*overwrite=*/0);
   }
+  int device = 0, major = 0, minor = 0;
+  RETURN_IF_ERROR(device::CudaStatus("the current device", cudaGetDevice(&device)));
+  RETURN_IF_ERROR(device::CudaStatus(
+      "the device's capability",
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)));
+  RETURN_IF_ERROR(device::CudaStatus(
+      "the device's capability",
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device)));
   cudnnHandle_t handle = nullptr;
   RETURN_IF_ERROR(Checked("its start", [&] {
     const cudnnStatus_t status = fe::detail::create_handle(&handle);
     if (status == CUDNN_STATUS_SUCCESS) return fe::error_t{};
     return fe::error_t{fe::error_code_t::HANDLE_ERROR, fe::detail::get_error_string(status)};
   }));
-  return std::make_unique<CudnnAttention>(handle, most_score_bytes);
+  return std::make_unique<CudnnAttention>(handle, 10 * major + minor, most_score_bytes);
 }
 
 }  // namespace strata::kernels::cuda
