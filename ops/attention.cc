@@ -150,9 +150,16 @@ double AttentionBackward::Flops() const { return 2.5 * ForwardFlops(shape); }
 
 int64_t AttentionBackward::WorkspaceBytes(const Backend& backend) const {
   // A number per row and head: Σ dout · out.
-  const int64_t deltas = Backend::Part(shape.rows() * shape.heads);
-  if (backend.on_cuda()) return deltas;
-  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t group = shape.heads / shape.kv_heads, deltas = shape.rows() * shape.heads;
+  if (backend.on_cuda()) {
+    // Gradients of keys and values by parts of their queries' heads, where there are few tiles.
+    constexpr int64_t kTileKeys = 64, kEnoughTiles = 512;
+    const int64_t tiles =
+        shape.batch * shape.kv_heads * common::CeilDivide(shape.sequence, kTileKeys);
+    const int64_t parts = std::min(common::CeilDivide(kEnoughTiles, tiles), group);
+    const int64_t kv_width = 2 * shape.kv_heads * shape.head_size;
+    return Backend::Part(deltas + (parts > 1 ? parts * shape.rows() * kv_width : 0));
+  }
   const Tiles tiles(backend, backend.attention_backward_rows, group, shape.head_size);
   const bool apart = shape.type != program::DType::kF32;
   const int64_t per_thread = 5 * Backend::Part(tiles.keys * tiles.width) +
@@ -160,7 +167,7 @@ int64_t AttentionBackward::WorkspaceBytes(const Backend& backend) const {
                              2 * Backend::Part(tiles.rows * backend.attention_keys) +
                              Backend::Part(backend.attention_block_rows * tiles.width) +
                              (apart ? Backend::Part(shape.sequence * group * tiles.width) : 0);
-  return deltas + per_thread * backend.threads;
+  return Backend::Part(deltas) + per_thread * backend.threads;
 }
 
 void AttentionDecode::Visit(AttributeVisitor& visitor) {

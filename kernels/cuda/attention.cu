@@ -1,4 +1,6 @@
 // Attention of whole sequences, and delta.
+#include <algorithm>
+
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_launch.cuh"
 
@@ -33,6 +35,21 @@ __global__ void __launch_bounds__(kDeltaThreads)
   delta[(row / sequence * heads + head) * sequence + row % sequence] = sum;
 }
 
+// Keys of few heads and sequences do not fill a device: then a key head's queries are so many parts
+// of about as many heads that there are kEnoughTiles of keys, or one for each head.
+int64_t PartsOf(const AttentionShape& shape) {
+  constexpr int64_t kTileKeys = 64, kEnoughTiles = 512;
+  const int64_t tiles = std::max<int64_t>(
+      1, shape.batch * shape.kv_heads * ((shape.sequence + kTileKeys - 1) / kTileKeys));
+  return std::min((kEnoughTiles + tiles - 1) / tiles, shape.heads / shape.kv_heads);
+}
+// Numbers of f32: of the keys' and values' gradients of each part.
+int64_t PartialsOf(const AttentionShape& shape) {
+  const int64_t parts = PartsOf(shape);
+  return parts == 1 ? 0
+                    : 2 * parts * shape.batch * shape.sequence * shape.kv_heads * shape.head_size;
+}
+
 // Of whole sequences.
 template <typename T>
 AttentionProblem<T> ProblemOf(const AttentionShape& shape, const T* qkv, const int32_t* positions) {
@@ -63,7 +80,8 @@ absl::Status AttentionForward(cudaStream_t stream, const AttentionShape& shape, 
 }
 
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) {
-  return shape.batch * shape.heads * shape.sequence * static_cast<int64_t>(sizeof(float));
+  const int64_t rows = shape.batch * shape.sequence;
+  return (PartialsOf(shape) + rows * shape.heads) * static_cast<int64_t>(sizeof(float));
 }
 
 template <typename T>
@@ -83,13 +101,17 @@ template <typename T>
 absl::Status AttentionBackward(cudaStream_t stream, const AttentionShape& shape, const T* dout,
                                const T* qkv, const T* out, const float* lse,
                                const int32_t* positions, T* dqkv, void* workspace) {
-  float* delta = static_cast<float*>(workspace);
+  if (const absl::Status status = CheckAttention(shape); !status.ok()) return status;
+  float* const partials = static_cast<float*>(workspace);
+  float* const delta = partials + PartialsOf(shape);
   const absl::Status status = AttentionDelta(stream, shape, dout, out, delta);
   if (!status.ok()) return status;
   auto problem = ProblemOf<T>(shape, qkv, positions);
   problem.dout = dout;
   problem.lse = const_cast<float*>(lse);  // read only
   problem.delta = delta;
+  problem.parts = static_cast<int>(PartsOf(shape));
+  problem.partials = partials;
   problem.dq = dqkv;
   problem.dk = dqkv + shape.heads * shape.head_size;
   problem.dv = problem.dk + shape.kv_heads * shape.head_size;

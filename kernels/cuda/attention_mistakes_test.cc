@@ -28,14 +28,14 @@ class AttentionMistakesTest : public MistakesTest {
 
   // Of values that nothing was made from: kernels read them all the same.
   template <typename T>
-  std::vector<T> Backward() {
-    auto qkv = Array<T>(kShape.sequence * QkvColumns(kShape)),
-         out = Array<T>(kShape.sequence * kShape.head_size),
-         dout = Array<T>(kShape.sequence * kShape.head_size);
-    DeviceArray<float> lse(Floats(kShape.sequence, 4), stream_),
-        workspace(kShape.sequence, stream_);
-    DeviceArray<T> dqkv(kShape.sequence * QkvColumns(kShape), stream_);
-    STRATA_EXPECT_OK(AttentionBackward<T>(stream_, kShape, dout.data(), qkv.data(), out.data(),
+  std::vector<T> Backward(const AttentionShape& shape = kShape) {
+    const int64_t out_count = shape.sequence * shape.heads * shape.head_size;
+    auto qkv = Array<T>(shape.sequence * QkvColumns(shape)), out = Array<T>(out_count),
+         dout = Array<T>(out_count);
+    DeviceArray<float> lse(Floats(shape.sequence * shape.heads, 4), stream_),
+        workspace(AttentionBackwardWorkspaceBytes(shape) / sizeof(float), stream_);
+    DeviceArray<T> dqkv(shape.sequence * QkvColumns(shape), stream_);
+    STRATA_EXPECT_OK(AttentionBackward<T>(stream_, shape, dout.data(), qkv.data(), out.data(),
                                           lse.data(), nullptr, dqkv.data(), workspace.data()));
     return dqkv.ToHost();
   }
@@ -68,7 +68,9 @@ class AttentionMistakesTest : public MistakesTest {
   }
 };
 
-constexpr char kTensorForward[] = "TensorForwardKernel", kTensorBackward[] = "TensorBackwardKernel";
+constexpr char kTensorForward[] = "TensorForwardKernel";
+constexpr char kTensorOfQueries[] = "TensorQueriesBackwardKernel",
+               kTensorOfKeys[] = "TensorKeysBackwardKernel";
 constexpr char kSimpleForward[] = "SimpleForwardKernel", kSimpleBackward[] = "SimpleBackwardKernel";
 
 TEST_F(AttentionMistakesTest, KeysAreReadBeforeTheirCopyHasEnded) {
@@ -99,15 +101,29 @@ TEST_F(AttentionMistakesTest, AWindowOfOneKeyTooManyGivesOtherValues) {
 }
 
 TEST_F(AttentionMistakesTest, GradientReadsTilesBeforeTheirCopyHasEnded) {
-  FindsInBackward<BFloat16>(Mistake::kNoCopyWait, FindingKind::kAsyncCopy, kTensorBackward);
+  FindsInBackward<BFloat16>(Mistake::kNoCopyWait, FindingKind::kAsyncCopy, kTensorOfQueries);
+  FindsInBackward<BFloat16>(Mistake::kNoCopyWait, FindingKind::kAsyncCopy, kTensorOfKeys);
 }
 
 TEST_F(AttentionMistakesTest, GradientReadsTilesWithoutABarrierBehindOthersCopies) {
-  FindsInBackward<BFloat16>(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, kTensorBackward);
+  FindsInBackward<BFloat16>(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, kTensorOfQueries);
+  FindsInBackward<BFloat16>(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, kTensorOfKeys);
+}
+
+TEST_F(AttentionMistakesTest, GradientReadsWeightsBeforeTheOtherWarpHasLeftThem) {
+  FindsInBackward<BFloat16>(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, kTensorOfKeys);
 }
 
 TEST_F(AttentionMistakesTest, GradientPastTheLastRowIsOutOfBounds) {
-  FindsInBackward<BFloat16>(Mistake::kNoBound, FindingKind::kOutOfBounds, kTensorBackward);
+  FindsInBackward<BFloat16>(Mistake::kNoBound, FindingKind::kOutOfBounds, kTensorOfQueries);
+  FindsInBackward<BFloat16>(Mistake::kNoBound, FindingKind::kOutOfBounds, kTensorOfKeys);
+}
+
+TEST_F(AttentionMistakesTest, GradientsOfPartsPastTheLastRowAreOutOfBounds) {
+  const AttentionShape groups{
+      .batch = 1, .sequence = 5, .heads = 2, .kv_heads = 1, .head_size = 16};
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SumPartialsKernel",
+        [&] { Backward<BFloat16>(groups); });
 }
 
 TEST_F(AttentionMistakesTest, InF32TilesAreReadWithoutABarrier) {

@@ -41,6 +41,10 @@ struct AttentionProblem {
   const float* delta = nullptr;
   T *dq = nullptr, *dk = nullptr, *dv = nullptr;
   bool adds_dq = false, adds_dkv = false;
+  // The query heads of a group in `parts`, whose dk and dv are then sums of partials: [dk and dv,
+  // parts, B, keys, K * D].
+  int parts = 1;
+  float* partials = nullptr;
 
   // Of decoding: takes what the device finds, rows, keys and what they see; the rest of a forward
   // is known not to be asked for.
@@ -60,6 +64,10 @@ struct AttentionProblem {
   }
   __device__ int64_t KeyAt(int sequence, int key, int kv_head) const {
     return sequence * kv_batch + key * kv_row + kv_head * head_size;
+  }
+  __device__ int64_t PartialAt(bool of_values, int part, int sequence, int key, int kv_head) const {
+    const int64_t rows = (static_cast<int64_t>(of_values) * parts + part) * batch + sequence;
+    return ((rows * keys + key) * kv_heads + kv_head) * head_size;
   }
   __device__ int64_t out_row() const { return static_cast<int64_t>(heads) * head_size; }
   __device__ int64_t OutAt(int sequence, int row, int head) const {

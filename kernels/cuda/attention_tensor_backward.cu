@@ -1,33 +1,41 @@
-// Attention's gradient on tensor cores (Dao 2023, algorithm 2, without sums over blocks): a warp
-// owns 16 or 32 rows and goes over tiles of others. For dk and dv it owns keys and values and goes over
-// queries and their dout; for dq it is the other way round. Scores are made anew for each: two
-// products of seven, for sums that are the same in every run.
+// Attention's gradient on tensor cores (Dao 2023, algorithm 2, without sums over blocks): for dq
+// warps own queries and go over tiles of keys and values, for dk and dv they own keys and values
+// and go over tiles of queries and their dout. Scores are made anew for each: two products of
+// seven, for sums that are the same in every run.
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
 
-// What a kernel writes. dk and dv of large heads are not one kernel's: their sums would not fit
-// the registers.
-enum class Of { kQueries, kKeys, kValues, kKeysAndValues };
-
-// Shared memory stays below the 99 KiB of smaller devices.
-template <int kHead, Of kOf>
+// Shared memory stays below the 99 KiB of smaller devices, and warps of a block are few: more
+// blocks wait less at barriers. A warp has kAtoms times 16 rows. The more it has, the less often it
+// reads others; its sums and the scores by the others of a tile fill the registers.
+template <int kHead>
 struct Sizes {
-  static constexpr bool kQueries = kOf == Of::kQueries;
-  // A warp has kAtoms times 16 rows. The more it has, the less often it reads others; its sums and
-  // the scores by the others of a tile fill the registers.
-  static constexpr int kAtoms = kHead <= (kQueries ? 128 : 64) ? 2 : 1;
-  static constexpr int kWarps = 4;                       // more blocks wait less at barriers
+  static constexpr int kThreads = 128;
+  static constexpr int kAtoms = kHead <= 128 ? 2 : 1;
   static constexpr int kOther = kHead == 256 ? 16 : 32;  // rows of a tile
-  static constexpr int kThreads = 32 * kWarps, kWarpRows = 16 * kAtoms, kOwn = kWarps * kWarpRows;
-
-  static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
   static constexpr unsigned kOtherBytes = Tile<kHead>::kRowBytes * kOther;
-  static constexpr unsigned kRowBytes = kQueries ? 0 : kOther * sizeof(float);  // of lse, of delta
-  static constexpr unsigned kStageBytes = 2 * kOtherBytes + 2 * kRowBytes;
+};
+template <int kHead>
+struct QuerySizes : Sizes<kHead> {
+  static constexpr int kWarpRows = 16 * Sizes<kHead>::kAtoms, kOwn = 4 * kWarpRows;
+  static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
+  static constexpr unsigned kStageBytes = 2 * Sizes<kHead>::kOtherBytes;
   static constexpr unsigned kBytes = 2 * kOwnBytes + 2 * kStageBytes;
+};
+// Two warps share keys. One multiplies them by queries and sums dv by the weights, which it gives
+// to the other; that one multiplies values by dout and sums dk.
+template <int kHead>
+struct KeySizes : Sizes<kHead> {
+  using S = Sizes<kHead>;
+  static constexpr int kPairKeys = 16 * S::kAtoms, kOwn = 2 * kPairKeys;
+  static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
+  static constexpr unsigned kStageBytes = 2 * (S::kOtherBytes + S::kOther * sizeof(float));
+  static constexpr int kGiven = S::kAtoms * S::kOther / 4;  // registers of a lane
+  static constexpr unsigned kGivenBytes = 32 * 4 * kGiven;
+  static constexpr unsigned kBytes = 2 * (kOwnBytes + kStageBytes + kGivenBytes);
 };
 
 // Rows of q and dout, or of k and v, as far as a sequence goes.
@@ -58,228 +66,356 @@ __device__ __forceinline__ void CopyBoth(const Rows<T>& rows, int size, unsigned
                                    to + Tile<kHead>::kRowBytes * kRows);
 }
 
-// Calls body(atom, columns of 8, half) for each pair of numbers that a lane has of scores.
+// Calls body(atom, columns of 8, half) for each pair of neighbours that a lane has of products.
 template <int kAtoms, int kColumns, typename Body>
-__device__ __forceinline__ void ForEach(const Body& body) {
+__device__ __forceinline__ void ForPairs(const Body& body) {
 #pragma unroll
   for (int i = 0; i < kAtoms * kColumns / 4; ++i) {
     body(i / (kColumns / 4), i / 2 % (kColumns / 8), i % 2);
   }
 }
 
-template <typename T, int kHead, Of kOf>
-__global__ void __launch_bounds__(Sizes<kHead, kOf>::kThreads)
-    TensorBackwardKernel(const AttentionProblem<T> problem) {
-  using S = Sizes<kHead, kOf>;
+// Levels of what is not seen become those of weight 0; a lane's own rows are every eighth from
+// lane_own on, its others pairs of every eight from lane_other on.
+template <bool kOfKeys, int kAtoms, int kOther, typename T>
+__device__ __forceinline__ void MaskLevels(const AttentionProblem<T>& problem, int sequence,
+                                           int lane_own, int lane_other,
+                                           float (&levels)[kAtoms][kOther / 8][4]) {
+  constexpr int kOwn = 2 * kAtoms, kOthers = kOther / 4;
+#pragma unroll
+  for (int r = 0; r < (kOfKeys ? kOthers : kOwn); ++r) {
+    const int row = kOfKeys ? lane_other + r / 2 * 8 + r % 2 : lane_own + 8 * r;
+    const int first = problem.FirstKey(sequence, row), last = problem.LastKey(row);
+#pragma unroll
+    for (int k = 0; k < (kOfKeys ? kOwn : kOthers); ++k) {
+      const int key = kOfKeys ? lane_own + 8 * k : lane_other + k / 2 * 8 + k % 2;
+      const int own = kOfKeys ? k : r, other = kOfKeys ? r : k;
+      float& level = levels[own / 2][other / 2][own % 2 * 2 + other % 2];
+      if (key < first || key > last) level = -INFINITY;
+    }
+  }
+}
+
+// A warp's sums times `factor` to the first `rows` of `size` elements, by way of a tile's rows from
+// tile_row on.
+template <int kHead, int kAtoms, typename T>
+__device__ __forceinline__ void WriteSums(const float (&sums)[kAtoms][kHead / 8][4], float factor,
+                                          bool adds, char* tile, int tile_row, int rows, int size,
+                                          T* to, int64_t stride) {
+#pragma unroll
+  for (int a = 0; a < kAtoms; ++a) {
+    const int lane_row = 16 * a + threadIdx.x % 32 / 4;
+    SumsToTile<T, kHead>(sums[a], tile, tile_row + 16 * a, [&](int half, int column, float value) {
+      value *= factor;
+      const int row = lane_row + 8 * half;
+      if (adds && row < rows && column < size) value += ToF32(to[row * stride + column]);
+      return value;
+    });
+  }
+  __syncwarp();
+  TileToRows<kHead, 16 * kAtoms>(tile, tile_row, rows, size, to, stride);
+}
+
+// dq.
+template <typename T, int kHead>
+__global__ void __launch_bounds__(QuerySizes<kHead>::kThreads)
+    TensorQueriesBackwardKernel(const AttentionProblem<T> problem) {
+  using S = QuerySizes<kHead>;
   constexpr int kAtoms = S::kAtoms, kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
-  constexpr bool kOfKeys = !S::kQueries;
-  constexpr bool kByScores = kOf != Of::kValues;  // dk or dq
-  constexpr bool kByWeights = kOf == Of::kValues || kOf == Of::kKeysAndValues;
   extern __shared__ __align__(128) char shared[];
-  const unsigned own = SharedAddress(shared), own_values = own + S::kOwnBytes,
-                 stages = own_values + S::kOwnBytes;
+  const unsigned q = SharedAddress(shared), dout = q + S::kOwnBytes, stages = dout + S::kOwnBytes;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const BlockPlace place(kOfKeys ? problem.kv_heads : problem.heads, kOfKeys);
-  const int sequence = place.sequence, size = problem.head_size, group = problem.group();
-  const int own0 = place.tile * kOwn,
-            own_end = min(own0 + kOwn, kOfKeys ? problem.keys : problem.rows);
-  const int kv_head = kOfKeys ? place.head : place.head / group;
+  const BlockPlace place(problem.heads, false);
+  const int sequence = place.sequence, size = problem.head_size;
+  const int head = place.head, kv_head = head / problem.group();
+  const int row0 = place.tile * kOwn, row_end = min(row0 + kOwn, problem.rows);
   const Levels levels(problem);
 
-  // Others that any of a block's rows sees or is seen by; of a block of keys those of all heads.
-  int begin, end, head = place.head, heads = 1;
-  if constexpr (kOfKeys) {
-    begin = problem.FirstRow(own0) / kOther * kOther;
-    end = problem.EndOfRows(sequence, own_end);
-    head = kv_head * group;
-    heads = group;
-  } else {
-    begin = problem.FirstKey(sequence, own0) / kOther * kOther;
-    end = problem.LastKey(own_end - 1) + 1;
-  }
-
-  // A tile to its stage; next time the one behind it.
-  const int count = max(0, (end - begin + kOther - 1) / kOther) * heads;
-  int next = begin, next_head = head;
-  const auto copy_others = [&](int i) {
-    const unsigned to = stages + i % 2 * S::kStageBytes;
-    const int at = next, of_head = next_head;
-    next += kOther;
-    if (next >= end) {
-      next = begin;
-      ++next_head;
-    }
-    if constexpr (kOfKeys) {
-      CopyBoth<kHead, kOther, kThreads>(QueryRows(problem, sequence, at, of_head), size, to);
-      if (threadIdx.x < 2 * kOther) {  // their lse, then their delta
-        const int row = at + threadIdx.x % kOther;
-        const float* from = threadIdx.x < kOther ? problem.lse : problem.delta;
-        CopyFourBytes(to + 2 * S::kOtherBytes + threadIdx.x * 4,
-                      from + problem.LseAt(sequence, row, of_head), row < problem.rows);
-      }
-    } else {
-      CopyBoth<kHead, kOther, kThreads>(KeyRows(problem, sequence, at, kv_head), size, to);
-    }
+  // Keys that any of the block's rows sees.
+  const int begin = problem.FirstKey(sequence, row0) / kOther * kOther;
+  const int end = problem.LastKey(row_end - 1) + 1;
+  const auto copy_keys = [&](int key, int stage) {
+    CopyBoth<kHead, kOther, kThreads>(KeyRows(problem, sequence, key, kv_head), size,
+                                      stages + stage * S::kStageBytes);
   };
+  CopyBoth<kHead, kOwn, kThreads>(QueryRows(problem, sequence, row0, head), size, q);
+  if (begin < end) copy_keys(begin, 0);
 
-  // A warp's rows, a lane's first, and their lse (in units of ln 2) and delta where they are queries.
-  const int warp_own = own0 + warp * S::kWarpRows, warp_end = warp_own + S::kWarpRows;
-  const int lane_own = warp_own + lane / 4;
-  float own_lse[kAtoms][2] = {}, own_delta[kAtoms][2] = {};
-  if constexpr (kOfKeys) {
-    CopyBoth<kHead, kOwn, kThreads>(KeyRows(problem, sequence, own0, kv_head), size, own);
-  } else {
-    CopyBoth<kHead, kOwn, kThreads>(QueryRows(problem, sequence, own0, head), size, own);
+  // A warp's rows, and a lane's first; its rows' lse (in units of ln 2) and delta.
+  const int warp_row = row0 + warp * S::kWarpRows, warp_end = warp_row + S::kWarpRows;
+  const int lane_row = warp_row + lane / 4;
+  float lse[kAtoms][2] = {}, delta[kAtoms][2] = {};
 #pragma unroll
-    for (int i = 0; i < 2 * kAtoms; ++i) {
-      const int row = lane_own + 8 * i;
-      if (row >= own_end) continue;
-      own_lse[i / 2][i % 2] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E;
-      own_delta[i / 2][i % 2] = problem.delta[problem.LseAt(sequence, row, head)];
-    }
+  for (int i = 0; i < 2 * kAtoms; ++i) {
+    const int row = lane_row + 8 * i;
+    if (row >= row_end) continue;
+    lse[i / 2][i % 2] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E;
+    delta[i / 2][i % 2] = problem.delta[problem.LseAt(sequence, row, head)];
   }
-  if (count > 0) copy_others(0);
 
-  float sums[kAtoms][kByScores ? kHead / 8 : 1][4] = {};         // dk or dq
-  float value_sums[kAtoms][kByWeights ? kHead / 8 : 1][4] = {};  // dv
-  for (int i = 0, at = begin; i < count; ++i, at = at + kOther < end ? at + kOther : begin) {
+  float sums[kAtoms][kHead / 8][4] = {};
+  for (int key = begin, stage = 0; key < end; key += kOther, stage ^= 1) {
     WaitForCopies();
     if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-    if (i + 1 < count) copy_others(i + 1);
-    const unsigned other = stages + i % 2 * S::kStageBytes, other_values = other + S::kOtherBytes;
-    const int at_end = at + kOther;
-    if (kOfKeys ? !problem.AnySees(sequence, at, at_end, warp_own, warp_end)
-                : !problem.AnySees(sequence, warp_own, warp_end, at, at_end)) {
-      continue;
-    }
-    // Weights, and the gradients of scores, to which delta is added first.
-    const float2* of_columns =
-        reinterpret_cast<const float2*>(shared + 2 * S::kOwnBytes + i % 2 * S::kStageBytes +
-                                        2 * S::kOtherBytes) +
-        lane % 4;
+    if (key + kOther < end) copy_keys(key + kOther, stage ^ 1);
+    const unsigned k = stages + stage * S::kStageBytes, v = k + S::kOtherBytes;
+    const int key_end = key + kOther;
+    if (!problem.AnySees(sequence, warp_row, warp_end, key, key_end)) continue;
+
+    // Scores become weights; their gradients begin with what is taken from them.
     float p[kAtoms][kOther / 8][4] = {}, ds[kAtoms][kOther / 8][4];
-    MultiplyByRows<T, kHead, kAtoms, kOther>(own, warp * S::kWarpRows, other, p);
-    if constexpr (kByScores) {
-      ForEach<kAtoms, kOther>([&](int a, int n, int half) {
-        const float2 delta = kOfKeys ? of_columns[kOther / 2 + n * 4]
-                                     : make_float2(own_delta[a][half], own_delta[a][half]);
-        ds[a][n][2 * half] = -delta.x;
-        ds[a][n][2 * half + 1] = -delta.y;
-      });
-      MultiplyByRows<T, kHead, kAtoms, kOther>(own_values, warp * S::kWarpRows, other_values, ds);
-    }
+    MultiplyByRows<T, kHead, kAtoms, kOther>(q, warp * S::kWarpRows, k, p);
+    ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
+      ds[a][n][2 * half] = ds[a][n][2 * half + 1] = -delta[a][half];
+    });
+    MultiplyByRows<T, kHead, kAtoms, kOther>(dout, warp * S::kWarpRows, v, ds);
     if (levels.capped) {
-      ForEach<kAtoms, kOther>([&](int a, int n, int half) {
+      ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
           p[a][n][e] = levels(p[a][n][e]);
-          if constexpr (kByScores) ds[a][n][e] *= levels.Slope(p[a][n][e]);
+          ds[a][n][e] *= levels.Slope(p[a][n][e]);
         }
       });
     }
-    ForEach<kAtoms, kOther>([&](int a, int n, int half) {
-      float2 lse = make_float2(own_lse[a][half], own_lse[a][half]);
-      if constexpr (kOfKeys) {
-        lse = of_columns[n * 4];
-        lse = make_float2(lse.x * kLog2E, lse.y * kLog2E);
+    if (!problem.AllSee(sequence, warp_row, warp_end, key, key_end)) {
+      MaskLevels<false, kAtoms, kOther>(problem, sequence, lane_row, key + lane % 4 * 2, p);
+    }
+    ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
+#pragma unroll
+      for (int e = 2 * half; e < 2 * half + 2; ++e) {
+        ds[a][n][e] *= Exp2(p[a][n][e] * levels.factor - lse[a][half]);
       }
-      p[a][n][2 * half] = Exp2(p[a][n][2 * half] * levels.factor - lse.x);
-      p[a][n][2 * half + 1] = Exp2(p[a][n][2 * half + 1] * levels.factor - lse.y);
     });
-    if (kOfKeys ? !problem.AllSee(sequence, at, at_end, warp_own, warp_end)
-                : !problem.AllSee(sequence, warp_own, warp_end, at, at_end)) {
-      constexpr int kOwnRows = 2 * kAtoms, kColumns = kOther / 4;  // of a lane
-      const auto column_at = [&](int c) { return at + c / 2 * 8 + lane % 4 * 2 + c % 2; };
-#pragma unroll
-      for (int r = 0; r < (kOfKeys ? kColumns : kOwnRows); ++r) {
-        const int row = kOfKeys ? column_at(r) : lane_own + 8 * r;
-        const int lowest = problem.FirstKey(sequence, row), highest = problem.LastKey(row);
-#pragma unroll
-        for (int k = 0; k < (kOfKeys ? kOwnRows : kColumns); ++k) {
-          const int key = kOfKeys ? lane_own + 8 * k : column_at(k);
-          const int o = kOfKeys ? k : r, c = kOfKeys ? r : k;
-          float& weight = p[o / 2][c / 2][o % 2 * 2 + c % 2];
-          if (key < lowest || key > highest) weight = 0;
-        }
-      }
-    }
-    if constexpr (kByScores) {
-      ForEach<kAtoms, kOther>([&](int a, int n, int half) {
-        ds[a][n][2 * half] *= p[a][n][2 * half];
-        ds[a][n][2 * half + 1] *= p[a][n][2 * half + 1];
-      });
-    }
-    if constexpr (kByWeights) AddByWeights<T, kHead, kAtoms, kOther>(p, other_values, value_sums);
-    if constexpr (kByScores) AddByWeights<T, kHead, kAtoms, kOther>(ds, other, sums);
+    AddByWeights<T, kHead, kAtoms, kOther>(ds, k, sums);
   }
 
   // Sums take the place of a warp's own rows, once all copies are there.
   WaitForCopies();
   __syncthreads();
-  const auto write = [&](const auto& of_warp, float factor, bool adds, char* by, T* to,
-                         int64_t stride) {
-#pragma unroll
-    for (int a = 0; a < kAtoms; ++a) {
-      const int first = 16 * a + lane / 4;
-      SumsToTile<T, kHead>(of_warp[a], by, warp * S::kWarpRows + 16 * a,
-                           [&](int half, int column, float value) {
-                             value *= factor;
-                             const int row = first + half * 8;
-                             if (adds && warp_own + row < own_end && column < size) {
-                               value += ToF32(to[row * stride + column]);
-                             }
-                             return value;
-                           });
-    }
-    __syncwarp();
-    TileToRows<kHead, S::kWarpRows>(by, warp * S::kWarpRows, own_end - warp_own, size, to, stride);
-  };
-  if constexpr (kOfKeys) {
-    const int64_t to = problem.KeyAt(sequence, warp_own, kv_head);
-    if constexpr (kByScores) {
-      write(sums, problem.scale, problem.adds_dkv, shared, problem.dk + to, problem.kv_row);
-    }
-    if constexpr (kByWeights) {
-      write(value_sums, 1, problem.adds_dkv, shared + S::kOwnBytes, problem.dv + to,
-            problem.kv_row);
-    }
-  } else {
-    write(sums, problem.scale, problem.adds_dq, shared,
-          problem.dq + problem.QueryAt(sequence, warp_own, head), problem.q_row);
-  }
+  WriteSums<kHead, kAtoms>(sums, problem.scale, problem.adds_dq, shared, warp * S::kWarpRows,
+                           row_end - warp_row, size,
+                           problem.dq + problem.QueryAt(sequence, warp_row, head), problem.q_row);
 }
 
-template <typename T, int kHead, Of kOf>
-absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
-  using S = Sizes<kHead, kOf>;
-  const int heads = S::kQueries ? problem.heads : problem.kv_heads;
-  const int rows = S::kQueries ? problem.rows : problem.keys;
-  return LaunchLarge("attention's gradient", &TensorBackwardKernel<T, kHead, kOf>,
-                     GridOf(heads, rows, S::kOwn, problem.batch), S::kThreads, S::kBytes, stream,
-                     problem);
+// What one warp of a pair leaves for the other.
+__device__ __forceinline__ void ArriveAtPair(int pair) {
+  if (Planted(Mistake::kNoBarrierBeforeRead)) return;
+  asm volatile("bar.arrive %0, 64;" ::"r"(1 + pair) : "memory");
+}
+__device__ __forceinline__ void WaitForPair(int pair) {
+  if (Planted(Mistake::kNoBarrierBeforeRead)) return;
+  asm volatile("bar.sync %0, 64;" ::"r"(1 + pair) : "memory");
+}
+
+// dk and dv.
+template <typename T, int kHead>
+__global__ void __launch_bounds__(KeySizes<kHead>::kThreads)
+    TensorKeysBackwardKernel(const AttentionProblem<T> problem) {
+  using S = KeySizes<kHead>;
+  constexpr int kAtoms = S::kAtoms, kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
+  extern __shared__ __align__(128) char shared[];
+  const unsigned keys = SharedAddress(shared), values = keys + S::kOwnBytes,
+                 stages = values + S::kOwnBytes;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pair = warp / 2;
+  const bool of_values = warp % 2 == 0;  // sums dv
+  const BlockPlace place(problem.kv_heads * problem.parts, true);
+  const int sequence = place.sequence, size = problem.head_size, group = problem.group();
+  const int kv_head = place.head / problem.parts, part = place.head % problem.parts;
+  const int key0 = place.tile * kOwn, key_end = min(key0 + kOwn, problem.keys);
+  const Levels levels(problem);
+
+  // Rows that see any of the block's keys, of each of the part's query heads.
+  const int begin = problem.FirstRow(key0) / kOther * kOther;
+  const int end = problem.EndOfRows(sequence, key_end);
+  const int head_begin = kv_head * group + part * group / problem.parts;
+  const int head_end = kv_head * group + (part + 1) * group / problem.parts;
+  const int count = max(0, (end - begin + kOther - 1) / kOther) * (head_end - head_begin);
+
+  // A tile to its stage, with its rows' lse, then their delta; next time the one behind it.
+  int next = begin, next_head = head_begin;
+  const auto copy_queries = [&](int i) {
+    const unsigned to = stages + i % 2 * S::kStageBytes;
+    CopyBoth<kHead, kOther, kThreads>(QueryRows(problem, sequence, next, next_head), size, to);
+    if (threadIdx.x < 2 * kOther) {
+      const int row = next + threadIdx.x % kOther;
+      const float* from = threadIdx.x < kOther ? problem.lse : problem.delta;
+      CopyFourBytes(to + 2 * S::kOtherBytes + threadIdx.x * 4,
+                    from + problem.LseAt(sequence, row, next_head), row < problem.rows);
+    }
+    next += kOther;
+    if (next >= end) {
+      next = begin;
+      ++next_head;
+    }
+  };
+  CopyBoth<kHead, kOwn, kThreads>(KeyRows(problem, sequence, key0, kv_head), size, keys);
+  if (count > 0) copy_queries(0);
+
+  // A pair's keys, and a lane's first.
+  const int pair_key = key0 + pair * S::kPairKeys, pair_end = pair_key + S::kPairKeys;
+  const int lane_key = pair_key + lane / 4;
+  uint4* const given_at = reinterpret_cast<uint4*>(shared + 2 * (S::kOwnBytes + S::kStageBytes) +
+                                                   pair * S::kGivenBytes) +
+                          lane;
+  float sums[kAtoms][kHead / 8][4] = {};
+  for (int i = 0, row = begin; i < count; ++i, row = row + kOther < end ? row + kOther : begin) {
+    WaitForCopies();
+    if (!Planted(Mistake::kNoBarrierBeforeReuse)) __syncthreads();
+    if (i + 1 < count) copy_queries(i + 1);
+    const unsigned q = stages + i % 2 * S::kStageBytes, dout = q + S::kOtherBytes;
+    const int rows_end = row + kOther;
+    if (!problem.AnySees(sequence, row, rows_end, pair_key, pair_end)) continue;
+
+    // Scores, which become weights; or gradients of weights, which become those of scores and begin
+    // with what is taken from them.
+    const float2* const lse =
+        reinterpret_cast<const float2*>(shared + 2 * S::kOwnBytes + i % 2 * S::kStageBytes +
+                                        2 * S::kOtherBytes) +
+        lane % 4;
+    float p[kAtoms][kOther / 8][4];
+    ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
+      const float2 delta = lse[kOther / 2 + n * 4];
+      p[a][n][2 * half] = of_values ? 0 : -delta.x;
+      p[a][n][2 * half + 1] = of_values ? 0 : -delta.y;
+    });
+    MultiplyByRows<T, kHead, kAtoms, kOther>(of_values ? keys : values, pair * S::kPairKeys,
+                                             of_values ? q : dout, p);
+    unsigned given[S::kGiven];
+    if (of_values) {
+      const auto weigh = [&](int a, int n, int half, float slope_x, float slope_y) {
+        float &x = p[a][n][2 * half], &y = p[a][n][2 * half + 1];
+        x = Exp2(x * levels.factor - lse[n * 4].x * kLog2E);
+        y = Exp2(y * levels.factor - lse[n * 4].y * kLog2E);
+        given[(a * kOther / 8 + n) * 2 + half] = Round<T>(x * slope_x, y * slope_y);
+      };
+      if (levels.capped) {
+        ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
+          p[a][n][2 * half] = levels(p[a][n][2 * half]);
+          p[a][n][2 * half + 1] = levels(p[a][n][2 * half + 1]);
+        });
+      }
+      if (!problem.AllSee(sequence, row, rows_end, pair_key, pair_end)) {
+        MaskLevels<true, kAtoms, kOther>(problem, sequence, lane_key, row + lane % 4 * 2, p);
+      }
+      if (levels.capped) {
+        ForPairs<kAtoms, kOther>([&](int a, int n, int half) {  // masked levels have no slope
+          weigh(a, n, half, levels.Slope(fmaxf(p[a][n][2 * half], -1)),
+                levels.Slope(fmaxf(p[a][n][2 * half + 1], -1)));
+        });
+      } else {
+        ForPairs<kAtoms, kOther>([&](int a, int n, int half) { weigh(a, n, half, 1, 1); });
+      }
+#pragma unroll
+      for (int g = 0; g < S::kGiven; g += 4) {
+        given_at[g * 8] = make_uint4(given[g], given[g + 1], given[g + 2], given[g + 3]);
+      }
+      ArriveAtPair(pair);
+    } else {
+      WaitForPair(pair);
+#pragma unroll
+      for (int g = 0; g < S::kGiven; g += 4) {
+        const uint4 some = given_at[g * 8];
+        given[g] = some.x;
+        given[g + 1] = some.y;
+        given[g + 2] = some.z;
+        given[g + 3] = some.w;
+      }
+      ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
+        float weights[2];
+        Unpack<T>(given[(a * kOther / 8 + n) * 2 + half], weights);
+        p[a][n][2 * half] *= weights[0];
+        p[a][n][2 * half + 1] *= weights[1];
+      });
+    }
+    AddByWeights<T, kHead, kAtoms, kOther>(p, of_values ? dout : q, sums);
+  }
+
+  // Sums take the place of own rows, once all copies are there and nobody reads these.
+  WaitForCopies();
+  __syncthreads();
+  const float factor = of_values ? 1 : problem.scale;
+  if (problem.parts > 1) {
+    float* const to = problem.partials + lane % 4 * 2 +
+                      problem.PartialAt(of_values, part, sequence, lane_key, kv_head);
+    const int64_t stride = static_cast<int64_t>(problem.kv_heads) * size;
+    ForPairs<kAtoms, kHead>([&](int a, int n, int half) {
+      const int key = 16 * a + 8 * half;
+      if (lane_key + key >= key_end || n * 8 >= size) return;
+      *reinterpret_cast<float2*>(to + key * stride + n * 8) =
+          make_float2(sums[a][n][2 * half] * factor, sums[a][n][2 * half + 1] * factor);
+    });
+    return;
+  }
+  WriteSums<kHead, kAtoms>(
+      sums, factor, problem.adds_dkv, shared + (of_values ? 0 : S::kOwnBytes), pair * S::kPairKeys,
+      key_end - pair_key, size,
+      (of_values ? problem.dv : problem.dk) + problem.KeyAt(sequence, pair_key, kv_head),
+      problem.kv_row);
+}
+
+constexpr int kSumThreads = 256;
+
+// dk and dv from their partials, in order; a thread has 8 columns of a row.
+template <typename T>
+__global__ void __launch_bounds__(kSumThreads)
+    SumPartialsKernel(const AttentionProblem<T> problem, int64_t count) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
+  if (i >= count + (Planted(Mistake::kNoBound) ? 1 : 0)) return;
+  const bool of_values = blockIdx.y == 1;
+  const int width = problem.kv_heads * problem.head_size;
+  const int64_t row = i * 8 / width, column = i * 8 % width;
+  float sums[8] = {};
+  for (int part = 0; part < problem.parts; ++part) {
+    const float* const from = problem.partials + problem.PartialAt(of_values, part, 0, 0, 0);
+    float some[8];
+    Load(from + i * 8, some);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) sums[e] += some[e];
+  }
+  Store((of_values ? problem.dv : problem.dk) + row / problem.keys * problem.kv_batch +
+            row % problem.keys * problem.kv_row + column,
+        sums);
+}
+
+template <typename T>
+absl::Status SumPartials(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  if (problem.parts == 1) return absl::OkStatus();
+  const int64_t count =
+      static_cast<int64_t>(problem.batch) * problem.keys * problem.kv_heads * problem.head_size / 8;
+  return Launch("sums of attention's gradient", &SumPartialsKernel<T>,
+                dim3(BlocksFor(count, kSumThreads), 2), kSumThreads, 0, stream, problem, count);
 }
 
 template <typename T, int kHead>
 absl::Status Backward(cudaStream_t stream, const AttentionProblem<T>& problem) {
-  const absl::Status queries = Backward<T, kHead, Of::kQueries>(stream, problem);
-  if (!queries.ok()) return queries;
-  if constexpr (kHead <= 128) {
-    return Backward<T, kHead, Of::kKeysAndValues>(stream, problem);
-  } else {
-    const absl::Status keys = Backward<T, kHead, Of::kKeys>(stream, problem);
-    return keys.ok() ? Backward<T, kHead, Of::kValues>(stream, problem) : keys;
-  }
+  using Q = QuerySizes<kHead>;
+  using K = KeySizes<kHead>;
+  const absl::Status status =
+      LaunchLarge("attention's gradient by queries", &TensorQueriesBackwardKernel<T, kHead>,
+                  GridOf(problem.heads, problem.rows, Q::kOwn, problem.batch), Q::kThreads,
+                  Q::kBytes, stream, problem);
+  if (!status.ok()) return status;
+  const dim3 grid = GridOf(problem.kv_heads * problem.parts, problem.keys, K::kOwn, problem.batch);
+  return LaunchLarge("attention's gradient by keys", &TensorKeysBackwardKernel<T, kHead>, grid,
+                     K::kThreads, K::kBytes, stream, problem);
+}
+
+template <typename T>
+absl::Status BackwardBySize(cudaStream_t stream, const AttentionProblem<T>& problem) {
+  if (problem.head_size <= 64) return Backward<T, 64>(stream, problem);
+  if (problem.head_size <= 96) return Backward<T, 96>(stream, problem);
+  if (problem.head_size <= 128) return Backward<T, 128>(stream, problem);
+  if (problem.head_size <= 192) return Backward<T, 192>(stream, problem);
+  return Backward<T, 256>(stream, problem);
 }
 
 }  // namespace
 
 template <typename T>
 absl::Status TensorBackward(cudaStream_t stream, const AttentionProblem<T>& problem) {
-  if (problem.head_size <= 64) return Backward<T, 64>(stream, problem);
-  if (problem.head_size <= 96) return Backward<T, 96>(stream, problem);
-  if (problem.head_size <= 128) return Backward<T, 128>(stream, problem);
-  if (problem.head_size <= 192) return Backward<T, 192>(stream, problem);
-  return Backward<T, 256>(stream, problem);
+  const absl::Status status = BackwardBySize(stream, problem);
+  return status.ok() ? SumPartials(stream, problem) : status;
 }
 
 template absl::Status TensorBackward(cudaStream_t, const AttentionProblem<BFloat16>&);

@@ -161,7 +161,7 @@ __device__ __forceinline__ void MultiplyByRows(unsigned left_tile, int row, unsi
   using T = Tile<kColumns>;
   const unsigned left_place = LeftPlace<kColumns>(left_tile, row);
   const unsigned right_place = RightPlace<kColumns>(right_tile);
-#pragma unroll(kAtoms * kColumns <= 128 ? 8 : 4)  // 4 know which chunks are permuted
+#pragma unroll(kAtoms* kColumns <= 128 ? 8 : 4)  // 4 know which chunks are permuted
   for (int k = 0; k < kColumns / 16; ++k) {
     unsigned left[kAtoms][4];
 #pragma unroll
