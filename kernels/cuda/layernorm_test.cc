@@ -12,8 +12,8 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 
 // By packets and by elements, with fewer and more columns than a warp or a team of warps holds.
-constexpr LayerNormShape kShapes[] = {{1, 1},    {3, 7},    {5, 8},    {9, 768},
-                                      {2, 333},  {1, 2056}, {2, 1161}, {1, 9248}};
+constexpr LayerNormShape kShapes[] = {{1, 1},   {3, 7},    {5, 8},    {9, 768},
+                                      {2, 333}, {1, 2056}, {2, 1161}, {1, 9248}};
 // With more rows than teams of a warp each, and of several.
 constexpr LayerNormShape kManyRows[] = {{1544, 8}, {257, 289}};
 

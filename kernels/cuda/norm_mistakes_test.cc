@@ -20,12 +20,13 @@ class RmsNormMistakesTest : public MistakesTest {
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
   void RunBackward() {
-    constexpr int64_t kManyRows = 260;
-    auto dy = Array<float>(kManyRows * 33), x = Array<float>(kManyRows * 33), w = Array<float>(33),
-         rstd = Array<float>(kManyRows), dw = Array<float>(33);
-    DeviceArray<float> workspace(RmsNormBackwardWorkspaceBytes(kManyRows, 33) / sizeof(float),
+    // More rows than blocks, each of a team of several warps.
+    constexpr int64_t kManyRows = 257, kWide = 289, kCount = kManyRows * kWide;
+    auto dy = Array<float>(kCount), x = Array<float>(kCount), w = Array<float>(kWide),
+         rstd = Array<float>(kManyRows), dw = Array<float>(kWide);
+    DeviceArray<float> workspace(RmsNormBackwardWorkspaceBytes(kManyRows, kWide) / sizeof(float),
                                  stream_);
-    STRATA_EXPECT_OK(RmsNormBackward(stream_, {kManyRows, 33}, dy.data(), x.data(), w.data(),
+    STRATA_EXPECT_OK(RmsNormBackward(stream_, {kManyRows, kWide}, dy.data(), x.data(), w.data(),
                                      rstd.data(), false, dy.data(), dw.data(), workspace.data()));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
