@@ -1,7 +1,10 @@
-// A block per row, which is read twice: for maximum and sum at once (Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", 2018), and to become the gradient.
+// A block per row, which is looked at twice: for maximum and sum at once (Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", 2018), and to become the gradient. In between as
+// much of it as has room stays in shared memory.
+#include <algorithm>
 #include <type_traits>
 
+#include "absl/status/statusor.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/elements.cuh"
 
@@ -9,9 +12,45 @@ namespace strata::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 512;
+constexpr int kBatch = 4;  // packets that a thread has on their way at once
 
-__device__ float Capped(float logit, float softcap) {
+// N logits as they are stored.
+template <typename T, int N>
+using Packet = std::conditional_t<N == 1, std::remove_const_t<T>, uint4>;
+
+template <typename T, int N>
+__device__ __forceinline__ void Unpack(const Packet<T, N>& packet, float (&values)[N]) {
+  Load(reinterpret_cast<const std::remove_const_t<T>*>(&packet), values);
+}
+
+// Calls body(the first column, packet) for the packets of this thread, which fetch(that column)
+// brings.
+template <typename T, int N, typename Fetch, typename Body>
+__device__ __forceinline__ void ForPackets(int begin, int end, Fetch fetch, Body body) {
+  constexpr int kStep = kThreads * N;
+  for (int first = begin; first < end; first += kBatch * kStep) {
+    Packet<T, N> batch[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (first + i * kStep < end) batch[i] = fetch(first + i * kStep);
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (first + i * kStep < end) body(first + i * kStep, batch[i]);
+    }
+  }
+}
+
+__device__ __forceinline__ float Capped(float logit, float softcap) {
   return softcap == 0 ? logit : softcap * tanhf(logit / softcap);
+}
+
+// exp of what is not above 0, to 2^-23 of 1.
+__device__ __forceinline__ float Exp(float x) {
+  constexpr float kLog2E = 1.44269504f;
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
+  return y;
 }
 
 // Of what a thread has seen: the maximum, and the sum of exp(logit - maximum).
@@ -19,40 +58,48 @@ struct Normalizer {
   float most = -INFINITY, sum = 0;
 
   template <int N>
-  __device__ void Add(const float (&logits)[N]) {
+  __device__ __forceinline__ void Add(const float (&logits)[N]) {
     float above = most;
 #pragma unroll
     for (int i = 0; i < N; ++i) above = fmaxf(above, logits[i]);
-    if (above ==
-        -INFINITY) {  // only such ones so far, which add nothing, and NaNs, which must not vanish
+    // Only such ones so far, which add nothing, and NaNs, which must not vanish.
+    if (above == -INFINITY) {
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += isnan(logits[i]) ? logits[i] : 0.f;
       return;
     }
-    sum *= expf(most - above);
+    sum *= Exp(most - above);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum += expf(logits[i] - above);
+    for (int i = 0; i < N; ++i) sum += Exp(logits[i] - above);
     most = above;
   }
 };
 
 // The row's maximum and sum of exp(logit - maximum), of the first `columns` capped logits, which
-// need not fill packets: the same on every thread.
+// need not fill packets: the same on every thread. The first `kept` logits are left in `keep`.
 template <int N, typename T>
-__device__ __forceinline__ Normalizer OverRow(const T* row, int columns, float softcap,
-                                              float* partial) {
+__device__ __forceinline__ Normalizer OverRow(const T* row, int columns, float softcap, int kept,
+                                              Packet<T, N>* keep, float* partial) {
   const int end = columns + (Planted(Mistake::kNoBound) ? N : 0);
+  const auto fetch = [&](int c) { return *reinterpret_cast<const Packet<T, N>*>(row + c); };
   Normalizer mine;
-  for (int c = threadIdx.x * N; c < end; c += kThreads * N) {
+  ForPackets<T, N>(threadIdx.x * N, end, fetch, [&](int c, const Packet<T, N>& packet) {
+    if (c < kept) keep[c / N] = packet;
     float v[N];
-    Load(row + c, v);
+    Unpack<T, N>(packet, v);
+    if (softcap != 0) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = c + i < end ? Capped(v[i], softcap) : -INFINITY;
+      for (int i = 0; i < N; ++i) v[i] = Capped(v[i], softcap);
+    }
+    if (c + N > end) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] = c + i < end ? v[i] : -INFINITY;
+    }
     mine.Add(v);
-  }
+  });
   Normalizer all;
   all.most = OverBlock<kThreads>(mine.most, partial, Maximum());
-  const float share = mine.sum == 0 ? 0.f : mine.sum * expf(mine.most - all.most);
+  const float share = mine.sum == 0 ? 0.f : mine.sum * Exp(mine.most - all.most);
   all.sum = OverBlock<kThreads>(share, partial, Sum());
   return all;
 }
@@ -64,25 +111,42 @@ struct Scale {
   __device__ float Get() const { return at == nullptr ? value : static_cast<float>(*at); }
 };
 
-// The row's logits become their gradient, which is 0 from column `used` on. `target` may be
-// outside: of another part.
+// The row's logits, of which this thread has left those before column `kept` in `keep`, become
+// their gradient, which is 0 from column `used` on. `target` may be outside: of another part.
 template <int N, typename T>
 __device__ __forceinline__ void Replace(T* row, int columns, int used, float softcap,
-                                        const Normalizer& of, int target, Scale scale) {
-  const float each = 1.f / of.sum, factor = scale.Get();
-  for (int c = threadIdx.x * N; c < columns; c += kThreads * N) {
-    float v[N];
-    Load(row + c, v);
+                                        const Normalizer& of, int target, Scale scale, int kept,
+                                        const Packet<T, N>* keep) {
+  const float factor = scale.Get(), each = factor / of.sum;
+  const auto fetch = [&](int c) {
+    return c < kept ? keep[c / N] : *reinterpret_cast<const Packet<T, N>*>(row + c);
+  };
+  ForPackets<T, N>(threadIdx.x * N, columns, fetch, [&](int c, const Packet<T, N>& packet) {
+    float v[N], slope[N];
+    Unpack<T, N>(packet, v);
+    if (softcap != 0) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const float logit = Capped(v[i], softcap);
-      const float part = softcap == 0 ? 0.f : logit / softcap;
-      const float probability = expf(logit - of.most) * each;
-      const float off = probability - (c + i == target ? 1.f : 0.f);
-      v[i] = c + i < used ? off * (1.f - part * part) * factor : 0.f;
+      for (int i = 0; i < N; ++i) {
+        v[i] = Capped(v[i], softcap);
+        slope[i] = 1.f - v[i] / softcap * (v[i] / softcap);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = Exp(v[i] - of.most) * each;
+    if (c <= target && target < c + N) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] -= c + i == target ? factor : 0.f;
+    }
+    if (softcap != 0) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] *= slope[i];
+    }
+    if (c + N > used) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] = c + i < used ? v[i] : 0.f;
     }
     Store(row + c, v);
-  }
+  });
 }
 
 // A row that is ignored.
@@ -92,11 +156,13 @@ __device__ __forceinline__ void Clear(T* row, int columns) {
   for (int c = threadIdx.x * N; c < columns; c += kThreads * N) Store(row + c, zeros);
 }
 
-// T is const where the logits stay.
+// T is const where the logits stay. `kept`: logits of a row for which there is shared memory.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    CrossEntropyKernel(int vocab, float softcap, Scale scale, const int32_t* targets, T* logits,
-                       float* losses) {
+    CrossEntropyKernel(int vocab, int kept, float softcap, Scale scale, const int32_t* targets,
+                       T* logits, float* losses) {
+  extern __shared__ uint4 keep_bytes[];
+  auto* const keep = reinterpret_cast<Packet<T, N>*>(keep_bytes);  // its own ones of each thread
   __shared__ float partial[kThreads / 32];
   T* row = logits + static_cast<int64_t>(blockIdx.x) * vocab;
   const int target = targets[blockIdx.x];
@@ -105,13 +171,13 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (!std::is_const_v<T>) Clear<N>(row, vocab);
     return;
   }
-  const Normalizer all = OverRow<N>(row, vocab, softcap, partial);
+  const Normalizer all = OverRow<N>(row, vocab, softcap, kept, keep, partial);
   if (threadIdx.x == 0) {
     losses[blockIdx.x] = logf(all.sum) + all.most - Capped(ToF32(row[target]), softcap);
   }
   if constexpr (!std::is_const_v<T>) {
     if (!Planted(Mistake::kInPlaceTooEarly)) __syncthreads();  // the target's logit has been read
-    Replace<N>(row, vocab, vocab, softcap, all, target, scale);
+    Replace<N>(row, vocab, vocab, softcap, all, target, scale, kept, keep);
   }
 }
 
@@ -121,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
                                  const int32_t* targets, const T* logits, float* statistics) {
   __shared__ float partial[kThreads / 32];
   const T* row = logits + static_cast<int64_t>(blockIdx.x) * columns;
-  const Normalizer all = OverRow<N>(row, used, softcap, partial);
+  const Normalizer all = OverRow<N, const T>(row, used, softcap, 0, nullptr, partial);
   if (threadIdx.x != 0) return;
   const int64_t target = static_cast<int64_t>(targets[blockIdx.x]) - first;
   float* of = statistics + static_cast<int64_t>(blockIdx.x) * 3;
@@ -158,7 +224,7 @@ __global__ void __launch_bounds__(kThreads)
   const int target = targets[blockIdx.x];
   if (target < 0) return Clear<N>(row, columns);
   const Joined joined = Join(gridDim.x, parts, blockIdx.x, statistics);
-  Replace<N>(row, columns, used, softcap, joined.of, target - first, scale);
+  Replace<N, T>(row, columns, used, softcap, joined.of, target - first, scale, 0, nullptr);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -183,6 +249,19 @@ absl::Status CheckPart(const VocabularyPart& part) {
   return absl::OkStatus();
 }
 
+// What a row may have of the shared memory of a multiprocessor, which two blocks share: one reads
+// while the other writes.
+absl::StatusOr<int64_t> SharedBytesOfBlock() {
+  constexpr int kBlocks = 2, kBesides = 2 << 10;  // what is declared, and what CUDA takes of it
+  int device = 0, bytes = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+  }
+  RETURN_IF_ERROR(StatusOf("shared memory of a multiprocessor", error));
+  return bytes / kBlocks - kBesides;
+}
+
 template <typename T>
 absl::Status Run(cudaStream_t stream, const LossShape& shape, Scale scale, const int32_t* targets,
                  T* logits, float* losses) {
@@ -194,8 +273,16 @@ absl::Status Run(cudaStream_t stream, const LossShape& shape, Scale scale, const
   if (shape.rows == 0) return absl::OkStatus();
   const auto kernel = ByPackets<T>(shape.vocab, logits) ? &CrossEntropyKernel<T, kPacket<T>>
                                                         : &CrossEntropyKernel<T, 1>;
-  return Launch("cross entropy", kernel, static_cast<unsigned>(shape.rows), kThreads, 0, stream,
-                static_cast<int>(shape.vocab), shape.softcap, scale, targets, logits, losses);
+  int64_t kept = 0;
+  if constexpr (!std::is_const_v<T>) {
+    ASSIGN_OR_RETURN(const int64_t room, SharedBytesOfBlock());
+    kept = std::min<int64_t>(shape.vocab, room / 16 * kPacket<T>);
+  }
+  const size_t shared = kept * sizeof(T);
+  RETURN_IF_ERROR(AllowShared("cross entropy", kernel, shared));
+  return Launch("cross entropy", kernel, static_cast<unsigned>(shape.rows), kThreads, shared,
+                stream, static_cast<int>(shape.vocab), static_cast<int>(kept), shape.softcap, scale,
+                targets, logits, losses);
 }
 
 }  // namespace

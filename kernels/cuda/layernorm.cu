@@ -1,8 +1,9 @@
-// As rmsnorm.cu: a block per row forward; backward each of a fixed number of blocks takes every
-// so-manieth row and keeps its share of the gradients of w and b in shared memory.
+// As rmsnorm.cu: a team per row forward; backward the teams of a fixed number of blocks take every
+// so-manieth row and keep their shares of the gradients of w and b in registers.
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/layernorm.h"
+#include "kernels/cuda/teams.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -18,51 +19,48 @@ __device__ __forceinline__ float Normed(float x, float mean, float rstd, float w
 }
 
 template <typename T, int N, bool kAdd>
-__global__ void __launch_bounds__(kThreads)
-    LayerNormForwardKernel(int channels, float epsilon, const T* x, const T* branch, const T* w,
-                           const T* b, T* sum, T* y, float* statistics) {
-  __shared__ float partial[kThreads / 32];
-  const int64_t base = static_cast<int64_t>(blockIdx.x) * channels;
+__global__ void __launch_bounds__(kMostLanes)
+    LayerNormForwardKernel(int rows, int channels, float epsilon, const T* x, const T* branch,
+                           const T* w, const T* b, T* sum, T* y, float* statistics) {
+  __shared__ float partial[kMostWarps];
+  const int row = RowOfTeam();
+  if (row >= rows) return;  // with its team
+  const int64_t base = static_cast<int64_t>(row) * channels;
   const int end = channels + (Planted(Mistake::kNoBound) ? N : 0);
+  Row<T, N> values(x + base, end);
+  if constexpr (kAdd) values.Add(Row<T, N>(branch + base, end), end, sum + base);
   const float count = static_cast<float>(channels);
-  float total = 0;
-  for (int c = threadIdx.x * N; c < end; c += kThreads * N) {
+  float total[1] = {};
+  ForLane<N>(end, [&](int i, int c) {
     float v[N];
-    Load(x + base + c, v);
-    if constexpr (kAdd) {
-      float more[N];
-      Load(branch + base + c, more);
+    values.Get(i, c, v);
 #pragma unroll
-      for (int i = 0; i < N; ++i) v[i] = ToF32(FromF32<T>(v[i] + more[i]));
-      Store(sum + base + c, v);
-    }
-#pragma unroll
-    for (int i = 0; i < N; ++i) total += v[i];
-  }
-  const float mean = OverBlock<kThreads>(total, partial, Sum()) / count;
-  const T* source = kAdd ? sum : x;  // what this thread read or wrote: in the caches
-  float squares = 0;
-  for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
+    for (int k = 0; k < N; ++k) total[0] += v[k];
+  });
+  SumOverTeam(total, partial);
+  const float mean = total[0] / count;
+  float squares[1] = {};
+  ForLane<N>(channels, [&](int i, int c) {
     float v[N];
-    Load(source + base + c, v);
+    values.Get(i, c, v);
 #pragma unroll
-    for (int i = 0; i < N; ++i) squares += (v[i] - mean) * (v[i] - mean);
-  }
-  const float variance = OverBlock<kThreads>(squares, partial, Sum()) / count;
-  const float rstd = 1.f / sqrtf(variance + epsilon);
+    for (int k = 0; k < N; ++k) squares[0] += (v[k] - mean) * (v[k] - mean);
+  });
+  SumOverTeam(squares, partial);
+  const float rstd = 1.f / sqrtf(squares[0] / count + epsilon);
   if (threadIdx.x == 0) {
-    statistics[2 * blockIdx.x] = mean;
-    statistics[2 * blockIdx.x + 1] = rstd;
+    statistics[2 * row] = mean;
+    statistics[2 * row + 1] = rstd;
   }
-  for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
+  ForLane<N>(channels, [&](int i, int c) {
     float v[N], weight[N], bias[N];
-    Load(source + base + c, v);
+    values.Get(i, c, v);
     Load(w + c, weight);
     Load(b + c, bias);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = Normed(v[i], mean, rstd, weight[i], bias[i]);
+    for (int k = 0; k < N; ++k) v[k] = Normed(v[k], mean, rstd, weight[k], bias[k]);
     Store(y + base + c, v);
-  }
+  });
 }
 
 template <typename T, int N>
@@ -83,74 +81,62 @@ __global__ void __launch_bounds__(kThreads)
 
 // partials[blocks, 2, C], of dw and of db, unless it is null.
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMostLanes)
     LayerNormBackwardKernel(int rows, int channels, const T* dy, const T* x, const T* w,
                             const float* statistics, bool accumulate, T* dx, float* partials) {
-  extern __shared__ __align__(16) float sums[];  // 2 * channels, where there are partials
-  __shared__ float partial[kThreads / 32];
-  if (partials != nullptr) {  // a thread has the same columns in all loops
-    for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
-      const float zeros[N] = {};
-      Store(sums + c, zeros);
-      Store(sums + channels + c, zeros);
-    }
-  }
+  extern __shared__ __align__(16) float sums[];  // [teams, 2, C], where there are partials
+  __shared__ float partial[2 * kMostWarps];
+  float* const of_team = partials == nullptr ? nullptr : sums + threadIdx.y * 2 * channels;
+  LaneSums<N> dw(of_team, channels);
+  LaneSums<N> db(of_team == nullptr ? nullptr : of_team + channels, channels);
   const float count = static_cast<float>(channels);
   const int end = channels + (Planted(Mistake::kNoBound) ? N : 0);
-  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+  const Row<T, N> weights(w, end);
+  for (int row = RowOfTeam(); row < rows; row += gridDim.x * blockDim.y) {
     const int64_t base = static_cast<int64_t>(row) * channels;
+    const Row<T, N> gradients(dy + base, end), values(x + base, end);
+    const Row<T, N> before(dx + base, accumulate ? end : 0);
     const float mean = statistics[2 * row], rstd = statistics[2 * row + 1];
-    float plain = 0, products = 0;
-    for (int c = threadIdx.x * N; c < end; c += kThreads * N) {
+    float totals[2] = {};  // of dy * w, of that times the normed x
+    ForLane<N>(end, [&](int i, int c) {
       float d[N], v[N], weight[N];
-      Load(dy + base + c, d);
-      Load(x + base + c, v);
-      Load(w + c, weight);
+      gradients.Get(i, c, d);
+      values.Get(i, c, v);
+      weights.Get(i, c, weight);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        v[i] = (v[i] - mean) * rstd;
-        plain += d[i] * weight[i];
-        products += d[i] * weight[i] * v[i];
+      for (int k = 0; k < N; ++k) {
+        v[k] = (v[k] - mean) * rstd;
+        totals[0] += d[k] * weight[k];
+        totals[1] += d[k] * weight[k] * v[k];
+        v[k] *= d[k];
       }
-      if (partials == nullptr) continue;
-      float total[N];
-      Load(sums + c, total);
-#pragma unroll
-      for (int i = 0; i < N; ++i) total[i] += d[i] * v[i];
-      Store(sums + c, total);
-      Load(sums + channels + c, total);
-#pragma unroll
-      for (int i = 0; i < N; ++i) total[i] += d[i];
-      Store(sums + channels + c, total);
-    }
-    const float shift = OverBlock<kThreads>(plain, partial, Sum()) / count;
-    const float pull = OverBlock<kThreads>(products, partial, Sum()) / count;
-    for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
+      if (partials == nullptr) return;
+      dw.Add(i, c, v);
+      db.Add(i, c, d);
+    });
+    SumOverTeam(totals, partial);
+    const float shift = totals[0] / count, pull = totals[1] / count;
+    ForLane<N>(channels, [&](int i, int c) {
       float d[N], v[N], weight[N];
-      Load(dy + base + c, d);
-      Load(x + base + c, v);
-      Load(w + c, weight);
+      gradients.Get(i, c, d);
+      values.Get(i, c, v);
+      weights.Get(i, c, weight);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        d[i] = rstd * (d[i] * weight[i] - shift - (v[i] - mean) * rstd * pull);
+      for (int k = 0; k < N; ++k) {
+        d[k] = rstd * (d[k] * weight[k] - shift - (v[k] - mean) * rstd * pull);
       }
       if (accumulate) {
-        Load(dx + base + c, v);
+        before.Get(i, c, v);
 #pragma unroll
-        for (int i = 0; i < N; ++i) d[i] += v[i];
+        for (int k = 0; k < N; ++k) d[k] += v[k];
       }
       Store(dx + base + c, d);
-    }
+    });
   }
   if (partials == nullptr) return;
-  float* mine = partials + static_cast<int64_t>(blockIdx.x) * 2 * channels;
-  for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
-    float dw[N], db[N];
-    Load(sums + c, dw);
-    Load(sums + channels + c, db);
-    Store(mine + c, dw);
-    Store(mine + channels + c, db);
-  }
+  dw.Leave(channels);
+  db.Leave(channels);
+  JoinTeams(sums, 2 * channels, partials + static_cast<int64_t>(blockIdx.x) * 2 * channels);
 }
 
 absl::Status Check(const LayerNormShape& shape) {
@@ -166,11 +152,14 @@ template <typename T, bool kAdd>
 absl::Status Forward(cudaStream_t stream, const LayerNormShape& shape, float epsilon, const T* x,
                      const T* branch, const T* w, const T* b, T* sum, T* y, float* statistics) {
   if (const absl::Status status = Check(shape); !status.ok() || shape.rows == 0) return status;
-  const auto kernel = ByPackets<T>(shape.channels, x, branch, w, b, sum, y)
-                          ? &LayerNormForwardKernel<T, kPacket<T>, kAdd>
-                          : &LayerNormForwardKernel<T, 1, kAdd>;
-  return Launch("layer norm", kernel, static_cast<unsigned>(shape.rows), kThreads, 0, stream,
-                static_cast<int>(shape.channels), epsilon, x, branch, w, b, sum, y, statistics);
+  const bool by_packets = ByPackets<T>(shape.channels, x, branch, w, b, sum, y);
+  const dim3 teams = TeamsFor(by_packets ? shape.channels / kPacket<T> : shape.channels);
+  return Launch("layer norm",
+                by_packets ? &LayerNormForwardKernel<T, kPacket<T>, kAdd>
+                           : &LayerNormForwardKernel<T, 1, kAdd>,
+                BlocksFor(shape.rows, static_cast<int>(teams.y)), teams, 0, stream,
+                static_cast<int>(shape.rows), static_cast<int>(shape.channels), epsilon, x, branch,
+                w, b, sum, y, statistics);
 }
 
 }  // namespace
@@ -216,14 +205,16 @@ absl::Status LayerNormBackward(cudaStream_t stream, const LayerNormShape& shape,
                                                    channels, " channels: at most ",
                                                    kMostLayerNormChannels));
   }
-  const auto kernel = ByPackets<T>(channels, dy, x, w, dx, workspace)
-                          ? &LayerNormBackwardKernel<T, kPacket<T>>
-                          : &LayerNormBackwardKernel<T, 1>;
-  const size_t shared = partials == nullptr ? 0 : 2 * channels * sizeof(float);
-  const int blocks = static_cast<int>(BackwardBlocks(rows));
+  const bool by_packets = ByPackets<T>(channels, dy, x, w, dx);
+  const auto kernel =
+      by_packets ? &LayerNormBackwardKernel<T, kPacket<T>> : &LayerNormBackwardKernel<T, 1>;
+  const dim3 teams = TeamsFor(by_packets ? channels / kPacket<T> : channels);
+  const size_t shared = partials == nullptr ? 0 : teams.y * 2 * channels * sizeof(float);
+  const int64_t blocks = BackwardBlocks(BlocksFor(rows, static_cast<int>(teams.y)));
   RETURN_IF_ERROR(AllowShared("layer norm's gradient", kernel, shared));
-  RETURN_IF_ERROR(Launch("layer norm's gradient", kernel, blocks, kThreads, shared, stream, rows,
-                         channels, dy, x, w, statistics, accumulate_dx, dx, partials));
+  RETURN_IF_ERROR(Launch("layer norm's gradient", kernel, static_cast<unsigned>(blocks), teams,
+                         shared, stream, rows, channels, dy, x, w, statistics, accumulate_dx, dx,
+                         partials));
   if (partials == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(AddPartialSums(stream, blocks, channels, 2 * channels, partials, dw));
   return AddPartialSums(stream, blocks, channels, 2 * channels, partials + channels, db);

@@ -1,5 +1,8 @@
 #include "kernels/cuda/layernorm.h"
 
+#include <iterator>
+#include <vector>
+
 #include "kernels/cuda/testing.h"
 #include "kernels/reference/layernorm.h"
 
@@ -8,10 +11,11 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-// By packets and by elements, with fewer and more columns than threads, with more rows than blocks;
-// the last asks for more than 48 KiB of shared memory.
-constexpr LayerNormShape kShapes[] = {{1, 1},    {3, 7},    {5, 8}, {2, 333},
-                                      {1, 2056}, {258, 24}, {2, 9}, {1, 6400}};
+// By packets and by elements, with fewer and more columns than a warp or a team of warps holds.
+constexpr LayerNormShape kShapes[] = {{1, 1},   {3, 7},    {5, 8},    {9, 768},
+                                      {2, 333}, {1, 2056}, {2, 1161}, {1, 9248}};
+// With more rows than teams of a warp each, and of several.
+constexpr LayerNormShape kManyRows[] = {{1544, 8}, {257, 289}};
 
 // Values around a mean that is large beside their spread.
 template <typename T>
@@ -78,7 +82,9 @@ TYPED_TEST(LayerNormTest, AddAndNormIsTheNormOfTheRoundedSum) {
 
 TYPED_TEST(LayerNormTest, BackwardEqualsTheReferenceAndAddsToTheWeightsGradients) {
   using T = TypeParam;
-  for (const LayerNormShape& shape : kShapes) {
+  std::vector<LayerNormShape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.insert(shapes.end(), std::begin(kManyRows), std::end(kManyRows));
+  for (const LayerNormShape& shape : shapes) {
     const auto x = testing::RandomOf<T>(shape.rows * shape.channels, 1, 3);
     const auto dy = testing::RandomOf<T>(x.size(), 2), w = testing::RandomOf<T>(shape.channels, 3);
     const auto before = testing::RandomOf<T>(x.size(), 4);

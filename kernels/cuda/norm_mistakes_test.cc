@@ -20,12 +20,13 @@ class RmsNormMistakesTest : public MistakesTest {
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
   void RunBackward() {
-    constexpr int64_t kManyRows = 260;
-    auto dy = Array<float>(kManyRows * 33), x = Array<float>(kManyRows * 33), w = Array<float>(33),
-         rstd = Array<float>(kManyRows), dw = Array<float>(33);
-    DeviceArray<float> workspace(RmsNormBackwardWorkspaceBytes(kManyRows, 33) / sizeof(float),
+    // More rows than blocks, each of a team of several warps.
+    constexpr int64_t kManyRows = 257, kWide = 289, kCount = kManyRows * kWide;
+    auto dy = Array<float>(kCount), x = Array<float>(kCount), w = Array<float>(kWide),
+         rstd = Array<float>(kManyRows), dw = Array<float>(kWide);
+    DeviceArray<float> workspace(RmsNormBackwardWorkspaceBytes(kManyRows, kWide) / sizeof(float),
                                  stream_);
-    STRATA_EXPECT_OK(RmsNormBackward(stream_, {kManyRows, 33}, dy.data(), x.data(), w.data(),
+    STRATA_EXPECT_OK(RmsNormBackward(stream_, {kManyRows, kWide}, dy.data(), x.data(), w.data(),
                                      rstd.data(), false, dy.data(), dw.data(), workspace.data()));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
@@ -74,9 +75,26 @@ class LayerNormMistakesTest : public MistakesTest {
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
   void RunBackward() {
-    constexpr LayerNormShape kShape{3, 33};
-    auto dy = Array<float>(3 * 33), x = Array<float>(3 * 33), w = Array<float>(33),
-         statistics = Array<float>(2 * 3), dw = Array<float>(33), db = Array<float>(33);
+    // More rows than blocks, each of a team of several warps.
+    constexpr LayerNormShape kShape{257, 289};
+    constexpr int64_t kCount = kShape.rows * kShape.channels;
+    auto dy = Array<float>(kCount), x = Array<float>(kCount), w = Array<float>(kShape.channels),
+         statistics = Array<float>(2 * kShape.rows), dw = Array<float>(kShape.channels),
+         db = Array<float>(kShape.channels);
+    DeviceArray<float> workspace(LayerNormBackwardWorkspaceBytes(kShape) / sizeof(float), stream_);
+    STRATA_EXPECT_OK(LayerNormBackward(stream_, kShape, dy.data(), x.data(), w.data(),
+                                       statistics.data(), false, dy.data(), dw.data(), db.data(),
+                                       workspace.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  // Several teams of a block, a warp each.
+  void RunBackwardByWarps() {
+    constexpr LayerNormShape kShape{8, 64};
+    constexpr int64_t kCount = kShape.rows * kShape.channels;
+    auto dy = Array<BFloat16>(kCount), x = Array<BFloat16>(kCount),
+         w = Array<BFloat16>(kShape.channels);
+    auto statistics = Array<float>(2 * kShape.rows), dw = Array<float>(kShape.channels),
+         db = Array<float>(kShape.channels);
     DeviceArray<float> workspace(LayerNormBackwardWorkspaceBytes(kShape) / sizeof(float), stream_);
     STRATA_EXPECT_OK(LayerNormBackward(stream_, kShape, dy.data(), x.data(), w.data(),
                                        statistics.data(), false, dy.data(), dw.data(), db.data(),
@@ -118,6 +136,16 @@ TEST_F(LayerNormMistakesTest, BackwardWithoutTheBarrierBeforeTheWarpsSumsAreRead
 TEST_F(LayerNormMistakesTest, BackwardWithoutTheBarrierBeforeTheNextSumsIsARace) {
   Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "LayerNormBackwardKernel",
         [&] { RunBackward(); });
+}
+
+TEST_F(LayerNormMistakesTest, BackwardWithoutTheBarrierBeforeTheTeamsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "LayerNormBackwardKernel",
+        [&] { RunBackwardByWarps(); });
+}
+
+TEST_F(LayerNormMistakesTest, BackwardByLanesOutsideTheirMaskIsAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "LayerNormBackwardKernel",
+        [&] { RunBackwardByWarps(); });
 }
 
 TEST_F(LayerNormMistakesTest, BackwardPastTheLastRowIsOutOfBounds) {

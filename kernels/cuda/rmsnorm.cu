@@ -1,9 +1,10 @@
-// A block per row forward; backward each of a fixed number of blocks takes every so-manieth row and
-// keeps its share of the weights' gradient in shared memory. A thread owns the same columns in
+// A team per row forward; backward the teams of a fixed number of blocks take every so-manieth row
+// and keep their shares of the weights' gradient in registers. A lane owns the same columns in
 // every row, so only the rows' sums are exchanged.
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/rmsnorm.h"
+#include "kernels/cuda/teams.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -18,38 +19,34 @@ __device__ __forceinline__ float Normed(float x, float rstd, float weight) {
 }
 
 template <typename T, int N, bool kAdd>
-__global__ void __launch_bounds__(kThreads)
-    RmsNormForwardKernel(int channels, float offset, float epsilon, const T* x, const T* branch,
-                         const T* w, T* sum, T* y, float* rstd) {
-  __shared__ float partial[kThreads / 32];
-  const int64_t base = static_cast<int64_t>(blockIdx.x) * channels;
+__global__ void __launch_bounds__(kMostLanes)
+    RmsNormForwardKernel(int rows, int channels, float offset, float epsilon, const T* x,
+                         const T* branch, const T* w, T* sum, T* y, float* rstd) {
+  __shared__ float partial[kMostWarps];
+  const int row = RowOfTeam();
+  if (row >= rows) return;  // with its team
+  const int64_t base = static_cast<int64_t>(row) * channels;
   const int end = channels + (Planted(Mistake::kNoBound) ? N : 0);
-  float squares = 0;
-  for (int c = threadIdx.x * N; c < end; c += kThreads * N) {
+  Row<T, N> values(x + base, end);
+  if constexpr (kAdd) values.Add(Row<T, N>(branch + base, end), end, sum + base);
+  float squares[1] = {};
+  ForLane<N>(end, [&](int i, int c) {
     float v[N];
-    Load(x + base + c, v);
-    if constexpr (kAdd) {
-      float b[N];
-      Load(branch + base + c, b);
+    values.Get(i, c, v);
 #pragma unroll
-      for (int i = 0; i < N; ++i) v[i] = ToF32(FromF32<T>(v[i] + b[i]));
-      Store(sum + base + c, v);
-    }
-#pragma unroll
-    for (int i = 0; i < N; ++i) squares += v[i] * v[i];
-  }
-  const float mean = OverBlock<kThreads>(squares, partial, Sum()) / static_cast<float>(channels);
-  const float scale = 1.f / sqrtf(mean + epsilon);
-  if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
-  const T* source = kAdd ? sum : x;  // what this thread read or wrote: in the caches
-  for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
+    for (int k = 0; k < N; ++k) squares[0] += v[k] * v[k];
+  });
+  SumOverTeam(squares, partial);
+  const float scale = 1.f / sqrtf(squares[0] / static_cast<float>(channels) + epsilon);
+  if (threadIdx.x == 0) rstd[row] = scale;
+  ForLane<N>(channels, [&](int i, int c) {
     float v[N], weight[N];
-    Load(source + base + c, v);
+    values.Get(i, c, v);
     Load(w + c, weight);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = Normed(v[i], scale, weight[i] + offset);
+    for (int k = 0; k < N; ++k) v[k] = Normed(v[k], scale, weight[k] + offset);
     Store(y + base + c, v);
-  }
+  });
 }
 
 template <typename T, int N>
@@ -69,59 +66,51 @@ __global__ void __launch_bounds__(kThreads)
 
 // partial_dw[blocks, C], unless it is null.
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMostLanes)
     RmsNormBackwardKernel(int rows, int channels, float offset, const T* dy, const T* x, const T* w,
                           const float* rstd, bool accumulate, T* dx, float* partial_dw) {
-  extern __shared__ __align__(16) float sums[];  // channels, where there is a partial_dw
-  __shared__ float partial[kThreads / 32];
-  if (partial_dw != nullptr) {
-    for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
-      const float zeros[N] = {};
-      Store(sums + c, zeros);
-    }
-  }
-  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+  extern __shared__ __align__(16) float sums[];  // [teams, C], where there is a partial_dw
+  __shared__ float partial[kMostWarps];
+  LaneSums<N> dw(partial_dw == nullptr ? nullptr : sums + threadIdx.y * channels, channels);
+  const Row<T, N> weights(w, channels);
+  for (int row = RowOfTeam(); row < rows; row += gridDim.x * blockDim.y) {
     const int64_t base = static_cast<int64_t>(row) * channels;
-    float products = 0;
-    for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
-      float d[N], v[N], weight[N];
-      Load(dy + base + c, d);
-      Load(x + base + c, v);
-      Load(w + c, weight);
-#pragma unroll
-      for (int i = 0; i < N; ++i) products += d[i] * (weight[i] + offset) * v[i];
-    }
+    const Row<T, N> gradients(dy + base, channels), values(x + base, channels);
+    const Row<T, N> before(dx + base, accumulate ? channels : 0);
     const float r = rstd[row];
-    const float mean = OverBlock<kThreads>(products, partial, Sum()) / static_cast<float>(channels);
-    const float pull = r * r * mean;
-    for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {
-      float d[N], v[N], weight[N], out[N];
-      Load(dy + base + c, d);
-      Load(x + base + c, v);
-      Load(w + c, weight);
-      if (accumulate) Load(dx + base + c, out);
+    float products[1] = {};
+    ForLane<N>(channels, [&](int i, int c) {
+      float d[N], v[N], weight[N];
+      gradients.Get(i, c, d);
+      values.Get(i, c, v);
+      weights.Get(i, c, weight);
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const float gradient = r * (d[i] * (weight[i] + offset) - v[i] * pull);
-        out[i] = accumulate ? out[i] + gradient : gradient;
+      for (int k = 0; k < N; ++k) {
+        products[0] += d[k] * (weight[k] + offset) * v[k];
+        d[k] *= v[k] * r;
       }
-      Store(dx + base + c, out);
-      if (partial_dw != nullptr) {
-        float total[N];
-        Load(sums + c, total);
+      if (partial_dw != nullptr) dw.Add(i, c, d);
+    });
+    SumOverTeam(products, partial);
+    const float pull = r * r * (products[0] / static_cast<float>(channels));
+    ForLane<N>(channels, [&](int i, int c) {
+      float d[N], v[N], weight[N];
+      gradients.Get(i, c, d);
+      values.Get(i, c, v);
+      weights.Get(i, c, weight);
 #pragma unroll
-        for (int i = 0; i < N; ++i) total[i] += d[i] * v[i] * r;
-        Store(sums + c, total);
+      for (int k = 0; k < N; ++k) d[k] = r * (d[k] * (weight[k] + offset) - v[k] * pull);
+      if (accumulate) {
+        before.Get(i, c, v);
+#pragma unroll
+        for (int k = 0; k < N; ++k) d[k] += v[k];
       }
-    }
+      Store(dx + base + c, d);
+    });
   }
   if (partial_dw == nullptr) return;
-  float* mine = partial_dw + static_cast<int64_t>(blockIdx.x) * channels;
-  for (int c = threadIdx.x * N; c < channels; c += kThreads * N) {  // its own columns: no barrier
-    float total[N];
-    Load(sums + c, total);
-    Store(mine + c, total);
-  }
+  dw.Leave(channels);
+  JoinTeams(sums, channels, partial_dw + static_cast<int64_t>(blockIdx.x) * channels);
 }
 
 absl::Status Check(const RmsNormShape& shape) {
@@ -137,12 +126,14 @@ template <typename T, bool kAdd>
 absl::Status Forward(cudaStream_t stream, const RmsNormShape& shape, float epsilon, const T* x,
                      const T* branch, const T* w, T* sum, T* y, float* rstd) {
   if (const absl::Status status = Check(shape); !status.ok() || shape.rows == 0) return status;
-  const auto kernel = ByPackets<T>(shape.channels, x, branch, w, sum, y)
-                          ? &RmsNormForwardKernel<T, kPacket<T>, kAdd>
-                          : &RmsNormForwardKernel<T, 1, kAdd>;
-  return Launch("RMS norm", kernel, static_cast<unsigned>(shape.rows), kThreads, 0, stream,
-                static_cast<int>(shape.channels), shape.plus_one ? 1.f : 0.f, epsilon, x, branch, w,
-                sum, y, rstd);
+  const bool by_packets = ByPackets<T>(shape.channels, x, branch, w, sum, y);
+  const dim3 teams = TeamsFor(by_packets ? shape.channels / kPacket<T> : shape.channels);
+  return Launch(
+      "RMS norm",
+      by_packets ? &RmsNormForwardKernel<T, kPacket<T>, kAdd> : &RmsNormForwardKernel<T, 1, kAdd>,
+      BlocksFor(shape.rows, static_cast<int>(teams.y)), teams, 0, stream,
+      static_cast<int>(shape.rows), static_cast<int>(shape.channels), shape.plus_one ? 1.f : 0.f,
+      epsilon, x, branch, w, sum, y, rstd);
 }
 
 }  // namespace
@@ -182,21 +173,22 @@ absl::Status RmsNormBackward(cudaStream_t stream, const RmsNormShape& shape, con
                              float* dw, float* workspace) {
   if (const absl::Status status = Check(shape); !status.ok() || shape.rows == 0) return status;
   const int channels = static_cast<int>(shape.channels), rows = static_cast<int>(shape.rows);
-  const auto kernel = ByPackets<T>(channels, dy, x, w, dx, workspace)
-                          ? &RmsNormBackwardKernel<T, kPacket<T>>
-                          : &RmsNormBackwardKernel<T, 1>;
-  const size_t shared = dw == nullptr ? 0 : channels * sizeof(float);
   if (dw != nullptr && channels > kMostRmsNormChannels) {
     return absl::InvalidArgumentError(absl::StrCat("gradient of an RMS norm's weights of ",
                                                    channels, " channels: at most ",
                                                    kMostRmsNormChannels));
   }
-  const int blocks = static_cast<int>(BackwardBlocks(rows));
+  const bool by_packets = ByPackets<T>(channels, dy, x, w, dx);
+  const auto kernel =
+      by_packets ? &RmsNormBackwardKernel<T, kPacket<T>> : &RmsNormBackwardKernel<T, 1>;
+  const dim3 teams = TeamsFor(by_packets ? channels / kPacket<T> : channels);
+  const size_t shared = dw == nullptr ? 0 : teams.y * channels * sizeof(float);
+  const int64_t blocks = BackwardBlocks(BlocksFor(rows, static_cast<int>(teams.y)));
   float* partial_dw = dw == nullptr ? nullptr : workspace;
   RETURN_IF_ERROR(AllowShared("RMS norm's gradient", kernel, shared));
-  RETURN_IF_ERROR(Launch("RMS norm's gradient", kernel, blocks, kThreads, shared, stream, rows,
-                         channels, shape.plus_one ? 1.f : 0.f, dy, x, w, rstd, accumulate_dx, dx,
-                         partial_dw));
+  RETURN_IF_ERROR(Launch("RMS norm's gradient", kernel, static_cast<unsigned>(blocks), teams,
+                         shared, stream, rows, channels, shape.plus_one ? 1.f : 0.f, dy, x, w, rstd,
+                         accumulate_dx, dx, partial_dw));
   if (dw == nullptr) return absl::OkStatus();
   return AddPartialSums(stream, blocks, channels, channels, workspace, dw);
 }

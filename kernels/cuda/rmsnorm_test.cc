@@ -1,5 +1,8 @@
 #include "kernels/cuda/rmsnorm.h"
 
+#include <iterator>
+#include <vector>
+
 #include "kernels/cuda/testing.h"
 #include "kernels/reference/rmsnorm.h"
 
@@ -8,10 +11,12 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-// By packets and by elements, with fewer and more columns than threads, with more rows than blocks;
-// the last asks for more than 48 KiB of shared memory.
-constexpr RmsNormShape kShapes[] = {{1, 1},    {3, 7},    {5, 8, true},   {3, 333},
-                                    {2, 2056}, {300, 24}, {259, 9, true}, {2, 12800}};
+// By packets and by elements, with fewer and more columns than a warp or a team of warps holds; the
+// last asks for more than 48 KiB of shared memory.
+constexpr RmsNormShape kShapes[] = {{1, 1},    {3, 7},         {5, 8, true}, {9, 768},
+                                    {2, 2056}, {259, 9, true}, {2, 1161},    {1, 12808}};
+// With more rows than teams of a warp each, and of several.
+constexpr RmsNormShape kManyRows[] = {{1544, 8}, {257, 289}};
 
 Doubles Weights(const RmsNormShape& shape, const Doubles& w) {
   Doubles weights = w;
@@ -86,7 +91,9 @@ TYPED_TEST(RmsNormTest, ReplayInPlaceGivesTheForwardsBits) {
 
 TYPED_TEST(RmsNormTest, BackwardEqualsTheReferenceAndAddsToTheWeightsGradient) {
   using T = TypeParam;
-  for (const RmsNormShape& shape : kShapes) {
+  std::vector<RmsNormShape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.insert(shapes.end(), std::begin(kManyRows), std::end(kManyRows));
+  for (const RmsNormShape& shape : shapes) {
     const auto x = testing::RandomOf<T>(shape.rows * shape.channels, 1, 3);
     const auto dy = testing::RandomOf<T>(x.size(), 2), w = testing::RandomOf<T>(shape.channels, 3);
     const auto before = testing::RandomOf<T>(x.size(), 4);
