@@ -58,6 +58,30 @@ TYPED_TEST(EmbeddingTest, BackwardAddsRowsOfTheSameTokenToItsEntry) {
   }
 }
 
+// Of every 40 rows one has a token of the table, so that rows lie in two tiles and some tokens have
+// more of them than are read at once.
+TYPED_TEST(EmbeddingTest, BackwardFindsRowsThatAreFarApart) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 4200, kChannels = 8, kEntries = 3;
+  std::vector<int32_t> tokens(kRows, kEntries);
+  for (int64_t row = 0; row < kRows; row += 40) {
+    tokens[row] = static_cast<int32_t>(row % 400 == 0 ? 1 : row % 1000 == 40 ? 2 : 0);
+  }
+  const auto dy = testing::RandomOf<T>(kRows * kChannels, 1);
+  const Floats before = testing::Random((kEntries + 1) * kChannels, 2);
+  Doubles expected =
+      reference::EmbeddingBackward(kChannels, tokens, testing::WidenOf(dy), testing::Widen(before));
+  expected.resize(kEntries * kChannels);
+  this->InEachOrder([&] {
+    DeviceArray<T> gradient(dy, this->stream());
+    DeviceArray<float> dtable(Floats(before.begin(), before.end() - kChannels), this->stream());
+    DeviceArray<int32_t> which(tokens, this->stream());
+    STRATA_EXPECT_OK(EmbeddingBackward(this->stream(), {kRows, kChannels, 0, kEntries},
+                                       which.data(), gradient.data(), dtable.data()));
+    ExpectNumbers(dtable.ToHost(), expected);
+  });
+}
+
 TYPED_TEST(EmbeddingTest, TokensOfAnotherPartGiveZerosAndNoGradient) {
   using T = TypeParam;
   const EmbeddingShape shape{.rows = 4, .channels = 8, .first = 10, .count = 2, .scale = 0.5f};

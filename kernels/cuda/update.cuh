@@ -312,13 +312,11 @@ absl::Status LaunchUpdate(const char* what, cudaStream_t stream, const typename 
   if constexpr (Rule::kInBlocks) {
     if (blocks) return launch.template operator()<true>(formats);
   }
-  const auto is_usual = [&]<NumberType kWeights>(UsualFormats<kWeights> of) {
+  const auto are = [&](const auto& of) {
     return usual && formats.weights == of.weights && formats.master == of.master;
   };
-  if (UsualFormats<NumberType::kF32> of; is_usual(of)) return launch.template operator()<false>(of);
-  if (UsualFormats<NumberType::kBF16> of; is_usual(of)) {
-    return launch.template operator()<false>(of);
-  }
+  if (const UsualFormats<float> of; are(of)) return launch.template operator()<false>(of);
+  if (const UsualFormats<BFloat16> of; are(of)) return launch.template operator()<false>(of);
   return launch.template operator()<false>(formats);
 }
 

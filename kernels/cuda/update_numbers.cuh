@@ -23,11 +23,12 @@ struct AnyFormats {
 
   __device__ MomentFormat OfMoment(int m) const { return moments[m]; }
 };
-template <NumberType kWeights>
+template <typename Weight>
 struct UsualFormats {
-  static constexpr NumberType gradient = NumberType::kF32, weights = kWeights;
-  static constexpr MasterFormat master =
-      kWeights == NumberType::kF32 ? MasterFormat::kNone : MasterFormat::kF32;
+  static constexpr bool kMasters = !std::is_same_v<Weight, float>;
+  static constexpr NumberType gradient = NumberType::kF32;
+  static constexpr NumberType weights = kMasters ? NumberType::kBF16 : NumberType::kF32;
+  static constexpr MasterFormat master = kMasters ? MasterFormat::kF32 : MasterFormat::kNone;
 
   __device__ MomentFormat OfMoment(int) const { return MomentFormat::kF32; }
 };

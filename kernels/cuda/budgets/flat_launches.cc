@@ -81,18 +81,29 @@ void AddUpdates(const Ledger& l) {
   const UpdateSegment segments[] = {{.begin = 0, .end = kParameters, .decay = true}};
   const NumbersOfUpdate plain =
       Numbers(l, NumberType::kF32, MasterFormat::kNone, MomentFormat::kF32, MomentFormat::kF32);
+  const NumbersOfUpdate mixed =
+      Numbers(l, NumberType::kBF16, MasterFormat::kF32, MomentFormat::kF32, MomentFormat::kF32);
+  const NumbersOfUpdate half =
+      Numbers(l, NumberType::kF16, MasterFormat::kF32, MomentFormat::kF32, MomentFormat::kF32);
   const NumbersOfUpdate small = Numbers(l, NumberType::kBF16, MasterFormat::kRemainder,
                                         MomentFormat::kSigned8, MomentFormat::kUnsigned8);
   // Per element: the gradient; weights and moments of f32, or 2 + 2 and 1 byte, read and written.
   constexpr double kPlain = 4 + 2 * (4 + 4 + 4), kSmall = 4 + 2 * (2 + 2 + 1 + 1);
-  l.Add("AdamW", "f32", {kPlain * kCount, 15 * kCount},
-        AdamW(nullptr, {}, scalars, segments, plain));
+  const struct {
+    const char* type;
+    const NumbersOfUpdate& numbers;
+    double bytes;
+  } all[] = {{"f32", plain, kPlain}, {"bf16", mixed, kPlain + 2}, {"f16", half, kPlain + 2}};
+  for (const auto& [type, numbers, bytes] : all) {
+    l.Add("AdamW", type, {bytes * kCount, 15 * kCount},
+          AdamW(nullptr, {}, scalars, segments, numbers));
+    l.Add("AdamWFixUp", type, {bytes * kCount, 15 * kCount},
+          AdamWFixUp(nullptr, {}, scalars, segments, numbers));
+    l.Add("Sgd", type, {(bytes - 8) * kCount, 5 * kCount},
+          Sgd(nullptr, {}, scalars, segments, numbers));
+  }
   l.Add("AdamW, split masters, moments of 8 bits", "bf16", {kSmall * kCount, 40 * kCount},
         AdamW(nullptr, {}, scalars, segments, small));
-  l.Add("AdamWFixUp", "f32", {kPlain * kCount, 15 * kCount},
-        AdamWFixUp(nullptr, {}, scalars, segments, plain));
-  l.Add("Sgd", "f32", {(kPlain - 8) * kCount, 5 * kCount},
-        Sgd(nullptr, {}, scalars, segments, plain));
   l.Add("Sgd, split masters, moments of 8 bits", "bf16", {(kSmall - 2) * kCount, 20 * kCount},
         Sgd(nullptr, {}, scalars, segments, small));
 }
