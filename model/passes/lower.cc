@@ -21,7 +21,8 @@ using program::SlotClass;
 // Streamed values of one chunk, when the shape leaves it open; at least this many rows (fewer, and
 // the table's gradient, which is read and written once per chunk, would bound the head).
 constexpr int64_t kStreamedBytes = 16 * common::kMiB;
-constexpr int64_t kSmallestChunk = 256;
+// On an H200 the product of some 750 rows takes as long as 8 bytes of the gradient's elements.
+constexpr int64_t kSmallestChunk = 256, kSmallestCudaChunk = 2048;
 
 bool Gathers(const Graph& graph, const Node& node) {
   return node.kind == NodeKind::kRedistribute && graph.values[node.in[0]].layout == Layout::kRows;
@@ -116,8 +117,10 @@ int64_t Lowering::ChunkRows(const std::set<ValueId>& own, int64_t rows) const {
   }
   if (widest == 0) return rows;
   int64_t most = e_.shape().streamed_rows;
-  if (most == 0)
-    most = std::max(kSmallestChunk, kStreamedBytes / program::BytesOf(graph_.type, widest));
+  if (most == 0) {
+    most = std::max(e_.shape().backend.on_cuda() ? kSmallestCudaChunk : kSmallestChunk,
+                    kStreamedBytes / program::BytesOf(graph_.type, widest));
+  }
   // Chunks of nearly the same size rather than a small last one.
   const int64_t chunks = common::CeilDivide(rows, most);
   return std::min(most, common::RoundUp(common::CeilDivide(rows, chunks), 16));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
 #include "model/lora_proto.h"
+#include "planner/job/job_plan.h"
 
 namespace strata::planner {
 namespace {
@@ -19,7 +20,7 @@ using Kind = FitModel::Kind;
 constexpr int64_t kPage = 4096;
 constexpr double kMostBytes = 0x1p59;  // of a class: sums of all of them are still numbers
 constexpr int64_t kLogitBytes = 16 * common::kMiB;  // model/passes: rows of logits at once
-constexpr double kLeastLogitRows = 256;
+constexpr double kLeastLogitRows = 256, kLeastCudaLogitRows = 2048;
 constexpr double kMostLogitParts = 8192;      // of a pass, whose program is still made in a second
 constexpr double kNf4Bytes = 8512.0 / 16384;  // with scales in 8 bits (program/ir/types.h)
 constexpr double kPrefillRows = 64;
@@ -167,8 +168,9 @@ double VocabularyShare(int64_t vocab, const Degrees& degrees) {
 }
 
 // Of logits that exist at once.
-double LogitRows(double tokens, double vocab) {
-  return std::min(tokens, std::max(kLeastLogitRows, D(kLogitBytes) / (4 * vocab)));
+double LogitRows(const FitRequest& request, double tokens, double vocab) {
+  const double least = OnAccelerator(request.job) ? kLeastCudaLogitRows : kLeastLogitRows;
+  return std::min(tokens, std::max(least, D(kLogitBytes) / (4 * vocab)));
 }
 
 // What each layer but the first gets, in 16 or 32 bits, is kept whatever is computed again.
@@ -196,7 +198,7 @@ void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& 
   const double vocab = VocabularyShare(model.spec.vocab, degrees);
   const double rows = model.kind == Kind::kVision || model.kind == Kind::kPlain
                           ? D(train.micro_batch())
-                          : LogitRows(tokens, vocab);
+                          : LogitRows(request, tokens, vocab);
   filling.Add(ByteClass::kLogits, 4 * rows * vocab);
   if (degrees.of(v1::ParallelSpec::SHARD_ZERO3) > 1) {  // this layer's weights, and the next one's
     filling.Add(ByteClass::kParameters,
@@ -247,7 +249,7 @@ std::string WhyNoProgram(const FitRequest& request) {
   if (request.job.train().precision() == TrainSpec::PRECISION_FP8) return "fp8 is not built yet";
   const Degrees degrees = DegreesOf(parallel);
   const double tokens = TokensOfPass(request, degrees);
-  if (tokens / LogitRows(tokens, VocabularyShare(request.model.spec.vocab, degrees)) >
+  if (tokens / LogitRows(request, tokens, VocabularyShare(request.model.spec.vocab, degrees)) >
       kMostLogitParts) {
     return absl::StrCat("the program of passes of ", tokens, " tokens would be too long");
   }
