@@ -155,6 +155,28 @@ TEST(LlamaTest, HeadChunks_CoverTheRowsWithoutASmallLastOne) {
   EXPECT_THAT(rows, testing::ElementsAre(32, 32));
 }
 
+TEST(LlamaTest, HeadChunks_AreAsManyRowsAsTheDeviceMultipliesWhileItReadsTheGradient) {
+  ModelSpec spec = SmallSpec();
+  spec.vocab = 50304;
+  spec.context = 1024;
+  for (const auto& [backend, rows] :
+       {std::pair{ops::BackendKind::kCpu, 256}, std::pair{ops::BackendKind::kCuda, 2048}}) {
+    EmitOptions options = SmallOptions();
+    options.micro_batch = 4;
+    options.sequence = 1024;
+    options.backend = backend;
+    options.type = program::DType::kBF16;
+    const LayerGraph graph = Emit(spec, options);
+    int64_t sum = 0;
+    for (const program::Op& op : At(graph, graph.layers.back().templates.backward).ops) {
+      if (op.kind != OpKind::kCrossEntropy) continue;
+      EXPECT_EQ(op.ints[0], rows);
+      sum += op.ints[0];
+    }
+    EXPECT_EQ(sum, 4096);
+  }
+}
+
 TEST(LlamaTest, TiedHead_UsesTheEmbeddingsSet) {
   ModelSpec spec = SmallSpec();
   spec.tied_embeddings = true;
