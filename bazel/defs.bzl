@@ -10,7 +10,7 @@ cuda_architectures = _cuda_architectures
 # Warnings are errors in our code; system headers are exempt because they are system headers.
 _COPTS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 
-# Packages whose code waits for people, files and networks: -O1 compiles faster than -O2.
+# Packages whose code waits for people, files, networks and devices: -O1 compiles faster than -O2.
 _UNHURRIED = [
     "cli",
     "client",
@@ -24,6 +24,7 @@ _UNHURRIED = [
     "controller/service/streams",
     "controller/service/transport",
     "controller/store",
+    "kernels/cuda/cudnn",
     "local_cluster",
     "spec",
     "text",
@@ -231,6 +232,10 @@ _CUDA_LIBRARIES = {
     "nccl": {"standin": "//device/standin:nccl", "gpu": "@cuda//:nccl"},
 }
 
+# Where the real libraries are here; elsewhere the system finds them, or LD_LIBRARY_PATH.
+def _library_folders(runtime):
+    return ["-Wl,-rpath,%s" % folder for folder in LIBRARY_FOLDERS] if runtime == "gpu" else []
+
 def strata_cuda_programs(name, srcs, deps = [], gpu_deps = [], libraries = [], **kwargs):
     """One program of CUDA code twice: NAME-gpu with the real libraries, NAME-standin with their stand-ins.
 
@@ -241,8 +246,7 @@ def strata_cuda_programs(name, srcs, deps = [], gpu_deps = [], libraries = [], *
             name = name + "-" + runtime,
             srcs = srcs,
             copts = _COPTS + _optimisation(),
-            # Elsewhere than here the system finds the real libraries, or LD_LIBRARY_PATH.
-            linkopts = ["-Wl,-rpath,%s" % folder for folder in LIBRARY_FOLDERS] if runtime == "gpu" else [],
+            linkopts = _library_folders(runtime),
             local_defines = ["STRATA_CUDA_STANDIN"] if runtime == "standin" else [],
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours
@@ -282,6 +286,7 @@ def strata_cuda_test(
             size = size,
             srcs = srcs,
             copts = _COPTS + ["-O1"],
+            linkopts = _library_folders(runtime),
             tags = tags + more_tags,
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours

@@ -29,9 +29,9 @@ class AttentionBackwardPlan {
                            void* dqkv) const = 0;
 };
 
-// Plans are made when a program is loaded, and live as long as the library. One caller at a time.
-// Errors of them: why the library has no kernels for the shape, or no memory for its workspace;
-// ours are then to be used.
+// Plans are made when a program is loaded, and live as long as the library; graphs that are
+// captured of them do not outlive it. One caller at a time. Errors of plans: why the library has no
+// kernels for the shape, or no memory for its workspace; ours are then to be used.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
@@ -41,7 +41,8 @@ class AttentionLibrary {
   virtual absl::StatusOr<const AttentionBackwardPlan*> Backward(cudaStream_t stream,
                                                                 const AttentionShape& shape,
                                                                 NumberType type) = 0;
-  virtual std::string name() const = 0;
+  // With which kernels the plans that were asked for compute, in a line; empty: none was.
+  virtual std::string Summary() const = 0;
 };
 
 }  // namespace strata::kernels::cuda

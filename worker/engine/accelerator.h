@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -43,6 +44,10 @@ class Accelerator {
   // Rows of at least so many actions of the compute stream are launched as one graph
   // (queue_issuer.h); 0: none.
   virtual int graph_actions() const { return 0; }
+
+  // With what it computes that is not Strata's own, and why not, once programs are bound; empty:
+  // there is nothing to tell.
+  virtual std::string Remark() const { return ""; }
 
   // Binds an op, collectives apart; what is returned queues it, allocates nothing and waits for
   // nothing. Errors are those of worker::BindOp; Unimplemented also: an op that cannot be decided

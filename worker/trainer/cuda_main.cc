@@ -45,7 +45,7 @@ absl::StatusOr<int> GraphActions() {
       " is not a number of actions: 0 goes without graphs, none set means ", kGraphActions));
 }
 
-// Gives the device cuDNN's attention, where there is one; tells which attention it has.
+// Gives the device cuDNN's attention, where there is one; tells why it has none.
 std::string SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
 #ifdef STRATA_CUDA_STANDIN
   return "";
@@ -54,9 +54,8 @@ std::string SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
   if (wished != nullptr && std::string_view(wished) == "0") return ", without cuDNN";
   auto library = kernels::cuda::OpenCudnnAttention();
   if (!library.ok()) return absl::StrCat(", without cuDNN (", library.status().message(), ")");
-  const std::string name = (*library)->name();
   accelerator.set_attention(*std::move(library));
-  return absl::StrCat(", attention by ", name);
+  return "";
 #endif
 }
 

@@ -127,6 +127,10 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   ASSIGN_OR_RETURN(made->engine_, Engine::Create(programs, options));
   context.control->SetCancel(
       [engine = made->engine_.get()](const absl::Status& status) { engine->Cancel(status); });
+  if (rank == 0 && made->accelerator_ != nullptr) {
+    const std::string remark = made->accelerator_->Remark();
+    if (!remark.empty()) context.control->Notice(v1::Notice::SEVERITY_INFO, remark);
+  }
   RETURN_IF_ERROR(made->memory_.CheckArenas(*made->engine_));
   // Once: other ranks' step records say it as well.
   if (const std::string lacks = made->memory_.Lacks(*made->engine_); rank == 0 && !lacks.empty()) {

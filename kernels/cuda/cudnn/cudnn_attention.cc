@@ -33,7 +33,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-constexpr int64_t kMostHeadSize = 128;
+constexpr int64_t kMostHeadSize = 256;
 
 // Operands by the numbers that graphs and calls know them by.
 enum Operand : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
@@ -58,7 +58,8 @@ absl::Status CheckShape(const AttentionShape& shape, NumberType type) {
   if (shape.head_size % 8 != 0 || shape.head_size > kMostHeadSize) {
     return absl::UnimplementedError(absl::StrCat("cuDNN: heads of ", shape.head_size));
   }
-  if (shape.scores.window != 0 || shape.scores.softcap != 0) {
+  const bool windowed = shape.scores.window > 0 && shape.scores.window < shape.sequence;
+  if (windowed || shape.scores.softcap != 0) {
     return absl::UnimplementedError("cuDNN: attention with a window or a softcap");
   }
   if (shape.batch < 1 || shape.sequence < 1 || shape.kv_heads < 1 ||
@@ -281,41 +282,77 @@ class CudnnAttention final : public AttentionLibrary {
   absl::StatusOr<const AttentionForwardPlan*> Forward(cudaStream_t stream,
                                                       const AttentionShape& shape,
                                                       NumberType type) override {
-    RETURN_IF_ERROR(CheckShape(shape, type));
-    std::unique_ptr<ForwardPlan>& plan = forward_[KeyOf(stream, shape, type)];
-    if (plan == nullptr) {
-      const Piece all{shape.batch, shape.kv_heads};
-      ASSIGN_OR_RETURN(Built built, Build(stream, Graphs(shape, all, type, capability_).Forward()));
-      plan = std::make_unique<ForwardPlan>(shape, std::move(built));
-    }
-    return plan.get();
+    return PlanOf<AttentionForwardPlan>(
+        forward_, stream, shape, type, [&]() -> absl::StatusOr<std::unique_ptr<ForwardPlan>> {
+          const Piece all{shape.batch, shape.kv_heads};
+          ASSIGN_OR_RETURN(Built built,
+                           Build(stream, Graphs(shape, all, type, capability_).Forward()));
+          return std::make_unique<ForwardPlan>(shape, std::move(built));
+        });
   }
 
   absl::StatusOr<const AttentionBackwardPlan*> Backward(cudaStream_t stream,
                                                         const AttentionShape& shape,
                                                         NumberType type) override {
-    RETURN_IF_ERROR(CheckShape(shape, type));
-    std::unique_ptr<BackwardPlan>& plan = backward_[KeyOf(stream, shape, type)];
-    if (plan == nullptr) {
-      ASSIGN_OR_RETURN(const Piece piece, PieceOf(shape, most_score_bytes_));
-      ASSIGN_OR_RETURN(Built built,
-                       Build(stream, Graphs(shape, piece, type, capability_).Backward()));
-      plan = std::make_unique<BackwardPlan>(shape, piece, std::move(built));
-    }
-    return plan.get();
+    return PlanOf<AttentionBackwardPlan>(
+        backward_, stream, shape, type, [&]() -> absl::StatusOr<std::unique_ptr<BackwardPlan>> {
+          ASSIGN_OR_RETURN(const Piece piece, PieceOf(shape, most_score_bytes_));
+          ASSIGN_OR_RETURN(Built built,
+                           Build(stream, Graphs(shape, piece, type, capability_).Backward()));
+          return std::make_unique<BackwardPlan>(shape, piece, std::move(built));
+        });
   }
 
-  std::string name() const override {
-    return absl::StrCat("cuDNN ", fe::detail::get_backend_version_string());
+  std::string Summary() const override {
+    bool used = false;
+    std::string refused;
+    const auto look = [&](const auto& plans) {
+      for (const auto& [key, plan] : plans) {
+        used = used || plan.ok();
+        if (!plan.ok() && refused.empty()) refused = std::string(plan.status().message());
+      }
+    };
+    look(forward_);
+    look(backward_);
+    int64_t bytes = 0;
+    for (const auto& [stream, workspace] : workspaces_) bytes += workspace.bytes;
+    const std::string name = absl::StrCat("cuDNN ", fe::detail::get_backend_version_string());
+    const std::string ours = absl::StrCat("Strata's kernels (", refused, ")");
+    if (!used) return refused.empty() ? "" : absl::StrCat("attention by ", ours);
+    return absl::StrCat("attention by ", name, ", with a workspace of ",
+                        common::CeilDivide(bytes, common::kMiB), " MiB beside the plan's memory",
+                        refused.empty() ? "" : absl::StrCat("; in part by ", ours));
   }
 
  private:
-  using Key = std::tuple<cudaStream_t, std::array<int64_t, 5>, float, NumberType>;
-  static Key KeyOf(cudaStream_t stream, const AttentionShape& shape, NumberType type) {
-    return {stream,
-            {shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_size},
-            shape.scores.scale,
-            type};
+  using Key = std::tuple<cudaStream_t, std::array<int64_t, 6>, float, float, NumberType>;
+  // And why there is none.
+  template <typename Plan>
+  using Plans = std::map<Key, absl::StatusOr<std::unique_ptr<Plan>>>;
+
+  // The plan, made at the first call.
+  template <typename Asked, typename Plan, typename Make>
+  static absl::StatusOr<const Asked*> PlanOf(Plans<Plan>& plans, cudaStream_t stream,
+                                             const AttentionShape& shape, NumberType type,
+                                             const Make& make) {
+    const ScoreOptions& scores = shape.scores;
+    const Key key{
+        stream,
+        {shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_size, scores.window},
+        scores.softcap,
+        scores.scale,
+        type};
+    const auto [plan, is_new] = plans.try_emplace(key, absl::UnknownError("not made yet"));
+    if (is_new) {
+      const absl::Status status = CheckShape(shape, type);
+      if (status.ok()) {
+        plan->second = make();
+      } else {
+        plan->second = status;
+      }
+    }
+    RETURN_IF_ERROR(plan->second.status());
+    return plan->second->get();
   }
 
   absl::StatusOr<Built> Build(cudaStream_t stream, std::shared_ptr<Graph> graph) {
@@ -337,8 +374,11 @@ class CudnnAttention final : public AttentionLibrary {
     }
     if (bytes == 0) return nullptr;
     void* data = nullptr;
-    RETURN_IF_ERROR(device::CudaStatus(absl::StrCat("a workspace of ", bytes, " bytes for cuDNN"),
-                                       cudaMalloc(&data, bytes)));
+    const cudaError_t error = cudaMalloc(&data, bytes);
+    if (error != cudaSuccess) {
+      cudaGetLastError();  // nobody else's
+      return device::CudaStatus(absl::StrCat("a workspace of ", bytes, " bytes for cuDNN"), error);
+    }
     workspaces_.insert({stream, {data, bytes}});
     return data;
   }
@@ -351,19 +391,22 @@ class CudnnAttention final : public AttentionLibrary {
   const cudnnHandle_t handle_;
   const int capability_;
   const int64_t most_score_bytes_;
-  std::map<Key, std::unique_ptr<ForwardPlan>> forward_;
-  std::map<Key, std::unique_ptr<BackwardPlan>> backward_;
+  Plans<ForwardPlan> forward_;
+  Plans<BackwardPlan> backward_;
   std::multimap<cudaStream_t, Workspace> workspaces_;
 };
+
+absl::Status OpenLibrary() {
+  if (fe::cudnn_dlhandle != nullptr) return absl::OkStatus();
+  fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  if (fe::cudnn_dlhandle != nullptr) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("cuDNN: ", dlerror()));
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(int64_t most_score_bytes) {
-  if (fe::cudnn_dlhandle == nullptr) {
-    fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (fe::cudnn_dlhandle == nullptr)
-      return absl::NotFoundError(absl::StrCat("cuDNN: ", dlerror()));
-  }
+  RETURN_IF_ERROR(OpenLibrary());
   int device = 0, major = 0, minor = 0;
   RETURN_IF_ERROR(device::CudaStatus("the current device", cudaGetDevice(&device)));
   RETURN_IF_ERROR(device::CudaStatus(
@@ -379,6 +422,26 @@ absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(int64_t mos
     return fe::error_t{fe::error_code_t::HANDLE_ERROR, fe::detail::get_error_string(status)};
   }));
   return std::make_unique<CudnnAttention>(handle, 10 * major + minor, most_score_bytes);
+}
+
+absl::Status DescribeCudnnAttention(const std::string& device, int capability,
+                                    const AttentionShape& shape, NumberType type) {
+  RETURN_IF_ERROR(OpenLibrary());
+  const auto properties = std::make_shared<fe::DeviceProperties>();
+  RETURN_IF_ERROR(Checked("the device", [&] {
+    return properties->deserialize(std::vector<uint8_t>(device.begin(), device.end()));
+  }));
+  const auto check = [&](const char* what, const std::shared_ptr<Graph>& graph) {
+    graph->set_device_properties(properties);
+    return Checked(what, [&] {
+      const fe::error_t error = graph->validate();
+      return error.is_good() ? graph->build_operation_graph() : error;
+    });
+  };
+  ASSIGN_OR_RETURN(const Piece piece, PieceOf(shape, kCudnnScoreBytes));
+  const Piece all{shape.batch, shape.kv_heads};
+  RETURN_IF_ERROR(check("attention", Graphs(shape, all, type, capability).Forward()));
+  return check("attention's backward", Graphs(shape, piece, type, capability).Backward());
 }
 
 }  // namespace strata::kernels::cuda

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/attention_library.h"
 
@@ -20,6 +22,11 @@ inline constexpr int64_t kCudnnScoreBytes = int64_t{512} << 20;
 // there is no library; else it refuses the device.
 absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(
     int64_t most_score_bytes = kCudnnScoreBytes);
+
+// Whether cuDNN takes the graphs of both directions for a device of such properties (its JSON) and
+// compute capability (90 for 9.0), which need not be there: no kernels are chosen.
+absl::Status DescribeCudnnAttention(const std::string& device, int capability,
+                                    const AttentionShape& shape, NumberType type);
 
 }  // namespace strata::kernels::cuda
 

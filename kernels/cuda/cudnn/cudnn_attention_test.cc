@@ -3,13 +3,18 @@
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 #include <memory>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "gmock/gmock.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_testing.h"
 
 namespace strata::kernels::cuda {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Heads of every kind of size, groups, sequences inside a tile, past it, of odd lengths.
 const AttentionShape kLibraryShapes[] = {
@@ -158,6 +163,22 @@ TYPED_TEST(CudnnAttentionTest, GivesTheSameBitsInEveryRunAndEqualsOurs) {
   }
 }
 
+// Which not every version has kernels for.
+TYPED_TEST(CudnnAttentionTest, OfWideHeadsEqualsTheReferenceWhereThereIsAPlan) {
+  std::unique_ptr<AttentionLibrary> library;
+  this->Open(kCudnnScoreBytes, library);
+  if (library == nullptr) return;
+  this->InEachOrder([&] {
+    for (const int64_t head_size : {192, 256}) {
+      const AttentionShape shape = {
+          .batch = 2, .sequence = 100, .heads = 4, .kv_heads = 2, .head_size = head_size};
+      const bool planned = library->Forward(this->stream(), shape, this->kType).ok() &&
+                           library->Backward(this->stream(), shape, this->kType).ok();
+      if (planned) this->Check(*library, shape);
+    }
+  });
+}
+
 TYPED_TEST(CudnnAttentionTest, WhatItHasNoKernelsForIsAnError) {
   std::unique_ptr<AttentionLibrary> library;
   this->Open(kCudnnScoreBytes, library);
@@ -176,6 +197,10 @@ TYPED_TEST(CudnnAttentionTest, WhatItHasNoKernelsForIsAnError) {
                 absl::StatusCode::kUnimplemented);
     }
     EXPECT_FALSE(library->Forward(this->stream(), shape, NumberType::kF32).ok());
+    EXPECT_THAT(library->Summary(), HasSubstr("attention by Strata's kernels (cuDNN: "));
+    EXPECT_TRUE(library->Forward(this->stream(), shape, this->kType).ok());
+    EXPECT_THAT(library->Summary(), HasSubstr("attention by cuDNN 9."));
+    EXPECT_THAT(library->Summary(), HasSubstr("in part by Strata's kernels (cuDNN: "));
   });
 }
 

@@ -107,6 +107,10 @@ CudaAccelerator::~CudaAccelerator() {
   }
 }
 
+std::string CudaAccelerator::Remark() const {
+  return attention_ == nullptr ? "" : attention_->Summary();
+}
+
 absl::StatusOr<std::byte*> CudaAccelerator::ScratchOf(const device::QueueStream* stream) {
   const auto known = scratch_.find(stream);
   if (known != scratch_.end()) return known->second;

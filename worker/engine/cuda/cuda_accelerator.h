@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -38,6 +39,7 @@ class CudaAccelerator final : public Accelerator {
   void set_attention(std::unique_ptr<kernels::cuda::AttentionLibrary> attention) {
     attention_ = std::move(attention);
   }
+  std::string Remark() const override;
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment, const LaunchSite& site) override;
   bool Joins(program::OpKind first, program::OpKind second) const override;
