@@ -78,6 +78,7 @@ double AttentionPartBackward::Flops() const {
 }
 
 int64_t AttentionPartBackward::WorkspaceBytes(const Backend& backend) const {
+  if (backend.on_cuda()) return 0;
   return AttentionBackward{part.held}.WorkspaceBytes(backend);
 }
 

@@ -64,7 +64,7 @@ struct AttentionPartBackward {
   absl::Status Validate() const { return part.Validate(); }
   OperandSpecs Operands() const;
   double Flops() const;
-  int64_t WorkspaceBytes(const Backend& backend) const;  // as attention-backward, without delta
+  int64_t WorkspaceBytes(const Backend& backend) const;  // as attention-backward; CUDA: none
   static AttentionPartBackward Example() { return {ContextPart::OfExample()}; }
 };
 

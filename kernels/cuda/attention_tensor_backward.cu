@@ -23,7 +23,8 @@ struct QuerySizes : Sizes<kHead> {
   static constexpr int kWarpRows = 16 * Sizes<kHead>::kAtoms, kOwn = 4 * kWarpRows;
   static constexpr unsigned kOwnBytes = Tile<kHead>::kRowBytes * kOwn;
   static constexpr unsigned kStageBytes = 2 * Sizes<kHead>::kOtherBytes;
-  static constexpr unsigned kBytes = 2 * kOwnBytes + 2 * kStageBytes;
+  static constexpr unsigned kRowsAt = 2 * (kOwnBytes + kStageBytes);  // lse, then delta
+  static constexpr unsigned kBytes = kRowsAt + 2 * kOwn * sizeof(float);
 };
 // Two warps share keys. One multiplies them by queries and sums dv by the weights, which it gives
 // to the other; that one multiplies values by dout and sums dk.
@@ -65,6 +66,28 @@ __device__ __forceinline__ void CopyBoth(const Rows<T>& rows, int size, unsigned
   CopyRows<kHead, kRows, kThreads>(rows.second, rows.second_stride, rows.count, size,
                                    to + Tile<kHead>::kRowBytes * kRows);
 }
+
+// The same of tiles of kRows rows, one after the other.
+template <typename T, int kHead, int kRows, int kThreads>
+class TileCopier {
+ public:
+  __device__ void StartAt(const Rows<T>& rows) {
+    left_ = rows;
+    left_.first = ThreadPlace<kHead>(rows.first, rows.first_stride);
+    left_.second = ThreadPlace<kHead>(rows.second, rows.second_stride);
+  }
+  __device__ __forceinline__ void CopyNext(int size, unsigned to) {
+    CopyFromPlace<kHead, kRows, kThreads>(left_.first, left_.first_stride, left_.count, size, to);
+    CopyFromPlace<kHead, kRows, kThreads>(left_.second, left_.second_stride, left_.count, size,
+                                          to + Tile<kHead>::kRowBytes * kRows);
+    left_.first += kRows * left_.first_stride;
+    left_.second += kRows * left_.second_stride;
+    left_.count -= kRows;
+  }
+
+ private:
+  Rows<T> left_;  // from the thread's place on
+};
 
 // Calls body(atom, columns of 8, half) for each pair of neighbours that a lane has of products.
 template <int kAtoms, int kColumns, typename Body>
@@ -118,7 +141,7 @@ __device__ __forceinline__ void WriteSums(const float (&sums)[kAtoms][kHead / 8]
 
 // dq.
 template <typename T, int kHead>
-__global__ void __launch_bounds__(QuerySizes<kHead>::kThreads)
+__global__ void __launch_bounds__(QuerySizes<kHead>::kThreads, kHead == 64 ? 3 : 2)
     TensorQueriesBackwardKernel(const AttentionProblem<T> problem) {
   using S = QuerySizes<kHead>;
   constexpr int kAtoms = S::kAtoms, kOwn = S::kOwn, kOther = S::kOther, kThreads = S::kThreads;
@@ -134,30 +157,30 @@ __global__ void __launch_bounds__(QuerySizes<kHead>::kThreads)
   // Keys that any of the block's rows sees.
   const int begin = problem.FirstKey(sequence, row0) / kOther * kOther;
   const int end = problem.LastKey(row_end - 1) + 1;
-  const auto copy_keys = [&](int key, int stage) {
-    CopyBoth<kHead, kOther, kThreads>(KeyRows(problem, sequence, key, kv_head), size,
-                                      stages + stage * S::kStageBytes);
-  };
+  TileCopier<T, kHead, kOther, kThreads> copier;
+  copier.StartAt(KeyRows(problem, sequence, begin, kv_head));
   CopyBoth<kHead, kOwn, kThreads>(QueryRows(problem, sequence, row0, head), size, q);
-  if (begin < end) copy_keys(begin, 0);
+  if (threadIdx.x < kOwn) {
+    const int64_t at = problem.LseAt(sequence, row0 + threadIdx.x, head);
+    const unsigned to = q + S::kRowsAt + threadIdx.x * 4;
+    const bool there = row0 + static_cast<int>(threadIdx.x) < row_end;
+    CopyFourBytes(to, problem.lse + at, there);
+    CopyFourBytes(to + kOwn * 4, problem.delta + at, there);
+  }
+  if (begin < end) copier.CopyNext(size, stages);
 
-  // A warp's rows, and a lane's first; its rows' lse (in units of ln 2) and delta.
+  // A warp's rows, and a lane's first. Registers are too few to keep their lse and delta.
   const int warp_row = row0 + warp * S::kWarpRows, warp_end = warp_row + S::kWarpRows;
   const int lane_row = warp_row + lane / 4;
-  float lse[kAtoms][2] = {}, delta[kAtoms][2] = {};
-#pragma unroll
-  for (int i = 0; i < 2 * kAtoms; ++i) {
-    const int row = lane_row + 8 * i;
-    if (row >= row_end) continue;
-    lse[i / 2][i % 2] = problem.lse[problem.LseAt(sequence, row, head)] * kLog2E;
-    delta[i / 2][i % 2] = problem.delta[problem.LseAt(sequence, row, head)];
-  }
+  const float* const lse =
+      reinterpret_cast<const float*>(shared + S::kRowsAt) + warp * S::kWarpRows + lane / 4;
+  const float* const delta = lse + kOwn;
 
   float sums[kAtoms][kHead / 8][4] = {};
   for (int key = begin, stage = 0; key < end; key += kOther, stage ^= 1) {
     WaitForCopies();
     if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-    if (key + kOther < end) copy_keys(key + kOther, stage ^ 1);
+    if (key + kOther < end) copier.CopyNext(size, stages + (stage ^ 1) * S::kStageBytes);
     const unsigned k = stages + stage * S::kStageBytes, v = k + S::kOtherBytes;
     const int key_end = key + kOther;
     if (!problem.AnySees(sequence, warp_row, warp_end, key, key_end)) continue;
@@ -166,7 +189,7 @@ __global__ void __launch_bounds__(QuerySizes<kHead>::kThreads)
     float p[kAtoms][kOther / 8][4] = {}, ds[kAtoms][kOther / 8][4];
     MultiplyByRows<T, kHead, kAtoms, kOther>(q, warp * S::kWarpRows, k, p);
     ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
-      ds[a][n][2 * half] = ds[a][n][2 * half + 1] = -delta[a][half];
+      ds[a][n][2 * half] = ds[a][n][2 * half + 1] = -delta[16 * a + 8 * half];
     });
     MultiplyByRows<T, kHead, kAtoms, kOther>(dout, warp * S::kWarpRows, v, ds);
     if (levels.capped) {
@@ -184,7 +207,7 @@ __global__ void __launch_bounds__(QuerySizes<kHead>::kThreads)
     ForPairs<kAtoms, kOther>([&](int a, int n, int half) {
 #pragma unroll
       for (int e = 2 * half; e < 2 * half + 2; ++e) {
-        ds[a][n][e] *= Exp2(p[a][n][e] * levels.factor - lse[a][half]);
+        ds[a][n][e] *= Exp2(p[a][n][e] * levels.factor - lse[16 * a + 8 * half] * kLog2E);
       }
     });
     AddByWeights<T, kHead, kAtoms, kOther>(ds, k, sums);
@@ -233,22 +256,31 @@ __global__ void __launch_bounds__(KeySizes<kHead>::kThreads)
   const int count = max(0, (end - begin + kOther - 1) / kOther) * (head_end - head_begin);
 
   // A tile to its stage, with its rows' lse, then their delta; next time the one behind it.
+  TileCopier<T, kHead, kOther, kThreads> copier;
   int next = begin, next_head = head_begin;
+  const float* of_row = nullptr;
+  const auto start_head = [&] {
+    const int row = begin + threadIdx.x % kOther;
+    next = begin;
+    copier.StartAt(QueryRows(problem, sequence, begin, next_head));
+    of_row = (threadIdx.x < kOther ? problem.lse : problem.delta) +
+             problem.LseAt(sequence, row, next_head);
+  };
   const auto copy_queries = [&](int i) {
     const unsigned to = stages + i % 2 * S::kStageBytes;
-    CopyBoth<kHead, kOther, kThreads>(QueryRows(problem, sequence, next, next_head), size, to);
+    copier.CopyNext(size, to);
     if (threadIdx.x < 2 * kOther) {
-      const int row = next + threadIdx.x % kOther;
-      const float* from = threadIdx.x < kOther ? problem.lse : problem.delta;
-      CopyFourBytes(to + 2 * S::kOtherBytes + threadIdx.x * 4,
-                    from + problem.LseAt(sequence, row, next_head), row < problem.rows);
+      const bool there = next + static_cast<int>(threadIdx.x) % kOther < problem.rows;
+      CopyFourBytes(to + 2 * S::kOtherBytes + threadIdx.x * 4, of_row, there);
     }
     next += kOther;
+    of_row += kOther;
     if (next >= end) {
-      next = begin;
       ++next_head;
+      start_head();
     }
   };
+  start_head();
   CopyBoth<kHead, kOwn, kThreads>(KeyRows(problem, sequence, key0, kv_head), size, keys);
   if (count > 0) copy_queries(0);
 

@@ -55,18 +55,24 @@ struct Tile {
   }
 };
 
+// Where in rows that are copied to a tile a thread begins.
+template <int kColumns, typename Number>
+__device__ __forceinline__ const Number* ThreadPlace(const Number* rows, int64_t stride) {
+  constexpr int kPermuted = Tile<kColumns>::kPermuted;
+  return rows + threadIdx.x / kPermuted * stride + threadIdx.x % kPermuted * 8;
+}
+
 // Begins to copy `rows` of a tile's kRows rows, of `columns` elements, a multiple of 8; the rest
-// becomes zeros.
+// becomes zeros. `from` is the thread's place.
 template <int kColumns, int kRows, int kThreads, typename Number>
-__device__ __forceinline__ void CopyRows(const Number* from, int64_t stride, int rows, int columns,
-                                         unsigned to) {
+__device__ __forceinline__ void CopyFromPlace(const Number* from, int64_t stride, int rows,
+                                              int columns, unsigned to) {
   static_assert(sizeof(Number) == 2);
   using T = Tile<kColumns>;
   constexpr int kAtOnce = kThreads / T::kPermuted;  // rows
   static_assert(kAtOnce % 8 == 0);
   if (Planted(Mistake::kNoBound)) ++rows;
   const int row = threadIdx.x / T::kPermuted, chunk = threadIdx.x % T::kPermuted;
-  from += row * stride + chunk * 8;
   to += T::Offset(row, chunk);
 #pragma unroll
   for (int r = 0; r < kRows; r += kAtOnce, from += kAtOnce * stride) {
@@ -76,6 +82,14 @@ __device__ __forceinline__ void CopyRows(const Number* from, int64_t stride, int
       CopySixteenBytes(T::Add(to, r, c), from + c * 8, row + r < rows && (chunk + c) * 8 < columns);
     }
   }
+}
+
+// The same from the rows' begin.
+template <int kColumns, int kRows, int kThreads, typename Number>
+__device__ __forceinline__ void CopyRows(const Number* from, int64_t stride, int rows, int columns,
+                                         unsigned to) {
+  CopyFromPlace<kColumns, kRows, kThreads>(ThreadPlace<kColumns>(from, stride), stride, rows,
+                                           columns, to);
 }
 
 // --- Fragments, as PTX ISA lays them out: a lane has rows lane / 4 and 8 more of a product of 16

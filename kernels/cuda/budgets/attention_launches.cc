@@ -15,21 +15,24 @@ double FlopsOfProducts(int64_t head_size, int products) {
 }
 
 template <typename T>
-void AddHeadsOf(const Ledger& l, int64_t head_size) {
+void AddHeadsOf(const Ledger& l, int64_t head_size, int64_t kv_heads) {
   T* const x = l.At<T>();
   float* const f = l.At<float>();
   constexpr double kT = sizeof(T);
   constexpr Unit kUnit = sizeof(T) == 2 ? Unit::kTensor : Unit::kF32;
   const double size = static_cast<double>(head_size);
-  const double qkv = kT * kTokens * (kHeads + 2 * kKvHeads) * size,
+  const double qkv = kT * kTokens * (kHeads + 2 * kv_heads) * size,
                out = kT * kTokens * kHeads * size;
   const double rows = kF32 * kTokens * kHeads;
   const AttentionShape shape{.batch = kBatch,
                              .sequence = kSequence,
                              .heads = kHeads,
-                             .kv_heads = kKvHeads,
+                             .kv_heads = kv_heads,
                              .head_size = head_size};
-  const auto name = [&](const char* what) { return absl::StrCat(what, ", heads of ", head_size); };
+  const auto name = [&](const char* what) {
+    return absl::StrCat(what, ", heads of ", head_size,
+                        kv_heads == kKvHeads ? "" : absl::StrCat(", ", kv_heads, " of keys"));
+  };
   const char* const type = TypeName<T>();
   l.Add(name("AttentionForward"), type, {qkv + out + rows, FlopsOfProducts(head_size, 2), kUnit},
         AttentionForward<T>(nullptr, shape, x, nullptr, x, f));
@@ -63,9 +66,10 @@ void AddDecoding(const Ledger& l, int64_t head_size) {
 template <typename T>
 void AddOf(const Ledger& ledger) {
   for (const int64_t head_size : {64, 96, 128, 192, 256}) {
-    AddHeadsOf<T>(ledger, head_size);
+    AddHeadsOf<T>(ledger, head_size, kKvHeads);
     AddDecoding<T>(ledger, head_size);
   }
+  AddHeadsOf<T>(ledger, 128, 2);  // whose groups are in parts
 }
 
 }  // namespace
