@@ -238,8 +238,7 @@ absl::Status HeadNormBackward(cudaStream_t stream, const HeadNormShape& shape, c
              static_cast<unsigned>(blocks), kThreads, shared, stream, sizes, dout, qkv, wq, wk,
              rstd, dqkv, partials));
   if (partials == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(AddPartialSums(stream, blocks, size, 2 * size, partials, dwq));
-  return AddPartialSums(stream, blocks, size, 2 * size, partials + size, dwk);
+  return AddPartialSums(stream, blocks, size, partials, dwq, dwk);
 }
 
 #define STRATA_INSTANTIATE(T)                                                                     \
