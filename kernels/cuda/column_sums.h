@@ -17,15 +17,14 @@ int64_t ColumnSumsWorkspaceBytes(int64_t rows, int64_t columns);
 // sums[C] += those of values[N, C], over a fixed number of parts of the rows,
 // then over these: the same bits in every run and on every device.
 template <typename T>
-absl::Status AddColumnSums(cudaStream_t stream, int64_t rows, int64_t columns,
-                           const T *values, float *sums, float *workspace);
+absl::Status AddColumnSums(cudaStream_t stream, int64_t rows, int64_t columns, const T* values,
+                           float* sums, float* workspace);
 
 // sums[C] += those of partial[N, C]: few rows, which blocks have left. With
 // more_sums[C] of partial[N, 2, C], of which they get the second C.
 absl::Status AddPartialSums(cudaStream_t stream, int64_t rows, int64_t columns,
-                            const float *partial, float *sums,
-                            float *more_sums = nullptr);
+                            const float* partial, float* sums, float* more_sums = nullptr);
 
-} // namespace strata::kernels::cuda
+}  // namespace strata::kernels::cuda
 
-#endif // STRATA_KERNELS_CUDA_COLUMN_SUMS_H_
+#endif  // STRATA_KERNELS_CUDA_COLUMN_SUMS_H_
