@@ -1,4 +1,5 @@
-// A block takes some columns of a part of the rows, by strips of rows that are added in order.
+// A block takes some columns of a part of the rows, by strips of rows that are
+// added in order.
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/common.cuh"
 
@@ -12,21 +13,28 @@ int64_t PartsOf(int64_t rows) {
   return std::clamp<int64_t>((rows + kRowsPerPart - 1) / kRowsPerPart, 1, kParts);
 }
 
-// sums[parts, columns] = or, with `add`, += those of values[rows, pitch].
+// sums[parts, columns] = or, with `add`, += those of values[rows, pitch]; and
+// in the grid's second layer those of the next columns, to `more_sums`.
 template <typename T, int N>
 __global__ void __launch_bounds__(kPackets* kStrips)
-    ColumnSumsKernel(int64_t rows, int64_t columns, int64_t pitch, bool add, const T* values,
-                     float* sums) {
+    ColumnSumsKernel(int rows, int64_t columns, int64_t pitch, bool add, const T* values,
+                     float* sums, float* more_sums) {
   __shared__ __align__(16) float strips[kStrips][kPackets * N];
   const int64_t c = (static_cast<int64_t>(blockIdx.x) * kPackets + threadIdx.x) * N;
   const bool inside = c < columns || Planted(Mistake::kNoBound);
   float sum[N] = {}, more[N];
-  if (inside) {
-    for (int64_t row = blockIdx.y * kStrips + threadIdx.y; row < rows; row += gridDim.y * kStrips) {
-      Load(values + row * pitch + c, more);
+  if (blockIdx.z == 1) {
+    values += columns;
+    sums = more_sums;
+  }
+  const int first = blockIdx.y * kStrips + threadIdx.y, step = gridDim.y * kStrips;
+  const int count = inside && first < rows ? (rows - first + step - 1) / step : 0;
+  const T* at = values + first * pitch + c;
+#pragma unroll 8  // rows on their way at once
+  for (int i = 0; i < count; ++i, at += step * pitch) {
+    Load(at, more);
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum[i] += more[i];
-    }
+    for (int k = 0; k < N; ++k) sum[k] += more[k];
   }
   Store(strips[threadIdx.y] + threadIdx.x * N, sum);
   if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
@@ -46,21 +54,22 @@ __global__ void __launch_bounds__(kPackets* kStrips)
   Store(out, sum);
 }
 
-absl::Status Check(int64_t rows, int64_t columns, int64_t pitch) {
-  constexpr int64_t kMostColumns = int64_t{1} << 30;
-  if (rows < 0 || columns < 1 || columns > kMostColumns || pitch < columns) {
+absl::Status Check(int64_t rows, int64_t columns) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (rows < 0 || rows > kMost || columns < 1 || columns > kMost) {
     return absl::InvalidArgumentError(
-        absl::StrCat("sums of ", columns, " columns over ", rows, " rows of ", pitch));
+        absl::StrCat("sums of ", columns, " columns over ", rows, " rows"));
   }
   return absl::OkStatus();
 }
 
 template <typename T, int N>
 absl::Status Run(cudaStream_t stream, int64_t rows, int64_t columns, int64_t pitch, int64_t parts,
-                 const T* values, bool add, float* sums) {
-  const dim3 grid(BlocksFor(columns, kPackets * N), static_cast<unsigned>(parts));
+                 const T* values, bool add, float* sums, float* more_sums) {
+  const dim3 grid(BlocksFor(columns, kPackets * N), static_cast<unsigned>(parts),
+                  more_sums == nullptr ? 1 : 2);
   return Launch("sums of columns", &ColumnSumsKernel<T, N>, grid, dim3(kPackets, kStrips), 0,
-                stream, rows, columns, pitch, add, values, sums);
+                stream, static_cast<int>(rows), columns, pitch, add, values, sums, more_sums);
 }
 
 }  // namespace
@@ -72,19 +81,21 @@ int64_t ColumnSumsWorkspaceBytes(int64_t rows, int64_t columns) {
 template <typename T>
 absl::Status AddColumnSums(cudaStream_t stream, int64_t rows, int64_t columns, const T* values,
                            float* sums, float* workspace) {
-  RETURN_IF_ERROR(Check(rows, columns, columns));
+  RETURN_IF_ERROR(Check(rows, columns));
   if (rows == 0) return absl::OkStatus();
   const int64_t parts = PartsOf(rows);
   const auto run = ByPackets<T>(columns, values, workspace) ? &Run<T, kPacket<T>> : &Run<T, 1>;
-  RETURN_IF_ERROR(run(stream, rows, columns, columns, parts, values, false, workspace));
-  return AddPartialSums(stream, parts, columns, columns, workspace, sums);
+  RETURN_IF_ERROR(run(stream, rows, columns, columns, parts, values, false, workspace, nullptr));
+  return AddPartialSums(stream, parts, columns, workspace, sums);
 }
 
-absl::Status AddPartialSums(cudaStream_t stream, int64_t rows, int64_t columns, int64_t pitch,
-                            const float* partial, float* sums) {
-  RETURN_IF_ERROR(Check(rows, columns, pitch));
+absl::Status AddPartialSums(cudaStream_t stream, int64_t rows, int64_t columns,
+                            const float* partial, float* sums, float* more_sums) {
+  const int64_t pitch = more_sums == nullptr ? columns : 2 * columns;
+  RETURN_IF_ERROR(Check(rows, columns));
   if (rows == 0) return absl::OkStatus();
-  return Run<float, 1>(stream, rows, columns, pitch, 1, partial, true, sums);  // more blocks
+  return Run<float, 1>(stream, rows, columns, pitch, 1, partial, true, sums,
+                       more_sums);  // by elements: more blocks
 }
 
 #define STRATA_INSTANTIATE(T) \

@@ -44,23 +44,25 @@ TYPED_TEST(ColumnSumsTest, OfNoRowsAreNothing) {
     STRATA_EXPECT_OK(AddColumnSums<T>(this->stream(), 0, 2, nullptr, sums.data(), nullptr));
     EXPECT_EQ(sums.ToHost(), (Floats{1, 2}));
     EXPECT_EQ(AddColumnSums<T>(this->stream(), 1, 0, nullptr, nullptr, nullptr).message(),
-              "sums of 0 columns over 1 rows of 0");
+              "sums of 0 columns over 1 rows");
   });
 }
 
 class PartialSumsTest : public standin::CudaTest {};
 
-TEST_F(PartialSumsTest, AreOfTheFirstColumnsOfEachRow) {
-  const Floats partial = testing::Random(11 * 90, 1), before = testing::Random(40, 2);
-  Doubles expected = testing::Widen(before);
-  for (int64_t row = 0; row < 11; ++row) {
-    for (int64_t c = 0; c < 40; ++c) expected[c] += partial[row * 90 + 50 + c];
-  }
+TEST_F(PartialSumsTest, AreOfBothHalvesOfEachRow) {
+  constexpr int64_t kRows = 150, kColumns = 40;  // more rows than are on their way at once
+  const Floats partial = testing::Random(kRows * 2 * kColumns, 1),
+               before = testing::Random(2 * kColumns, 2);
+  const Doubles expected = Sums(2 * kColumns, testing::Widen(partial), testing::Widen(before));
   InEachOrder([&] {
-    DeviceArray<float> from(partial, stream()), sums(before, stream());
-    STRATA_EXPECT_OK(AddPartialSums(stream(), 11, 40, 90, from.data() + 50, sums.data()));
-    ExpectNumbers(sums.ToHost(), expected);
-    EXPECT_FALSE(AddPartialSums(stream(), 11, 40, 39, from.data(), sums.data()).ok());
+    const auto middle = before.begin() + kColumns;
+    DeviceArray<float> from(partial, stream()), sums(Floats(before.begin(), middle), stream()),
+        more(Floats(middle, before.end()), stream());
+    STRATA_EXPECT_OK(
+        AddPartialSums(stream(), kRows, kColumns, from.data(), sums.data(), more.data()));
+    ExpectNumbers(sums.ToHost(), Doubles(expected.begin(), expected.begin() + kColumns));
+    ExpectNumbers(more.ToHost(), Doubles(expected.begin() + kColumns, expected.end()));
   });
 }
 

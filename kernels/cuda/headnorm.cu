@@ -1,9 +1,9 @@
-// A team of lanes per head: as few of a warp's as take the head by packets at once, where the
-// warp's suffice. Backward each of a fixed number of blocks takes every so-manieth head, and each
-// team keeps its share of the weights' gradients in shared memory.
+// A team of lanes per head: as few of a warp's as hold it in their registers, where the warp's
+// suffice. Backward the teams of a fixed number of blocks take every so-manieth head and keep their
+// shares of the weights' gradients in registers, too.
 #include "kernels/cuda/column_sums.h"
-#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/headnorm.h"
+#include "kernels/cuda/teams.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -19,7 +19,6 @@ struct Sizes {
   unsigned heads;        // query heads, which come first
   unsigned norms;        // query and key heads
   int head_size, width;  // of a row
-  int lanes;             // of a team
   float offset;          // 1 where 1 + w stands for w
 };
 
@@ -37,8 +36,8 @@ __device__ __forceinline__ Head HeadOf(const Sizes& s, unsigned index) {
 }
 
 // The same on every lane of a team; all lanes of the warp come here.
-__device__ __forceinline__ float OverTeam(int lanes, float value) {
-  for (int distance = lanes / 2; distance > 0; distance /= 2) {
+__device__ __forceinline__ float OverTeam(float value) {
+  for (int distance = blockDim.x / 2; distance > 0; distance /= 2) {
     const unsigned mask = Planted(Mistake::kNarrowMask) ? 0xffffu : ~0u;
     value += __shfl_xor_sync(mask, value, distance);
   }
@@ -49,8 +48,8 @@ __device__ __forceinline__ float OverTeam(int lanes, float value) {
 // warps come along, whose `mine` is false.
 template <typename Body>
 __device__ __forceinline__ void ForHeads(const Sizes& s, Body body) {
-  const unsigned teams = kThreads / s.lanes, team = threadIdx.x / s.lanes;
-  const unsigned of_warp = 32 / s.lanes, step = gridDim.x * teams;
+  const unsigned teams = blockDim.y, team = threadIdx.y;
+  const unsigned of_warp = 32 / blockDim.x, step = gridDim.x * teams;
   for (unsigned first = blockIdx.x * teams + team / of_warp * of_warp; first < s.taken;
        first += step) {
     const unsigned index = first + team % of_warp;
@@ -64,35 +63,35 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     HeadNormForwardKernel(Sizes s, float epsilon, const T* qkv, const T* wq, const T* wk,
                           const float* known, T* out, float* rstd) {
-  const int lane = threadIdx.x % s.lanes, step = s.lanes * N;
   ForHeads(s, [&](Head head, bool mine) {
     const int end = mine ? s.head_size : 0;
+    const Row<T, N> values(qkv + head.at, end);
     float scale = 1;
     if (known == nullptr) {
       float squares = 0;
-      for (int c = lane * N; c < end; c += step) {
+      ForLane<N>(end, [&](int i, int c) {
         float v[N];
-        Load(qkv + head.at + c, v);
+        values.Get(i, c, v);
 #pragma unroll
-        for (int i = 0; i < N; ++i) squares += v[i] * v[i];
-      }
-      const float mean = OverTeam(s.lanes, squares) / static_cast<float>(s.head_size);
+        for (int k = 0; k < N; ++k) squares += v[k] * v[k];
+      });
+      const float mean = OverTeam(squares) / static_cast<float>(s.head_size);
       scale = 1.f / sqrtf(mean + epsilon);
-      if (mine && !head.is_value && lane == 0) rstd[head.norm] = scale;
+      if (mine && !head.is_value && threadIdx.x == 0) rstd[head.norm] = scale;
     } else if (mine && !head.is_value) {
       scale = known[head.norm];
     }
     const T* w = head.is_query ? wq : wk;
-    for (int c = lane * N; c < end; c += step) {
+    ForLane<N>(end, [&](int i, int c) {
       float v[N], weight[N];
-      Load(qkv + head.at + c, v);
+      values.Get(i, c, v);
       if (!head.is_value) {
         Load(w + c, weight);
 #pragma unroll
-        for (int i = 0; i < N; ++i) v[i] = v[i] * scale * (weight[i] + s.offset);
+        for (int k = 0; k < N; ++k) v[k] = v[k] * scale * (weight[k] + s.offset);
       }
       Store(out + head.at + c, v);
-    }
+    });
   });
 }
 
@@ -102,58 +101,49 @@ __global__ void __launch_bounds__(kThreads)
     HeadNormBackwardKernel(Sizes s, const T* dout, const T* qkv, const T* wq, const T* wk,
                            const float* rstd, T* dqkv, float* partials) {
   extern __shared__ __align__(16) float sums[];  // [teams, 2, D], where there are partials
-  const int lane = threadIdx.x % s.lanes, step = s.lanes * N;
-  float* mine_of = sums + threadIdx.x / s.lanes * 2 * s.head_size;
-  if (partials != nullptr) {  // a thread has the same columns in all loops
-    const float zeros[N] = {};
-    for (int c = lane * N; c < s.head_size; c += step) {
-      Store(mine_of + c, zeros);
-      Store(mine_of + s.head_size + c, zeros);
-    }
-  }
+  float* const of_team = partials == nullptr ? nullptr : sums + threadIdx.y * 2 * s.head_size;
+  LaneSums<N> dwq(of_team, s.head_size);
+  LaneSums<N> dwk(of_team == nullptr ? nullptr : of_team + s.head_size, s.head_size);
   ForHeads(s, [&](Head head, bool mine) {
-    const int end = mine ? s.head_size : 0;
+    const int end = mine ? s.head_size : 0, normed = head.is_value ? 0 : end;
+    const Row<T, N> gradients(dout + head.at, end), values(qkv + head.at, normed);
+    const float r = normed > 0 ? rstd[head.norm] : 0;
     const T* w = head.is_query ? wq : wk;
     float products = 0;
-    for (int c = lane * N; !head.is_value && c < end; c += step) {
+    ForLane<N>(normed, [&](int i, int c) {
       float d[N], v[N], weight[N];
-      Load(dout + head.at + c, d);
-      Load(qkv + head.at + c, v);
+      gradients.Get(i, c, d);
+      values.Get(i, c, v);
       Load(w + c, weight);
 #pragma unroll
-      for (int i = 0; i < N; ++i) products += d[i] * (weight[i] + s.offset) * v[i];
-    }
-    const float mean = OverTeam(s.lanes, products) / static_cast<float>(s.head_size);
-    const float r = mine && !head.is_value ? rstd[head.norm] : 0;
-    const float pull = r * r * mean;
-    float* of = mine_of + (head.is_query ? 0 : s.head_size);
-    for (int c = lane * N; c < end; c += step) {
+      for (int k = 0; k < N; ++k) {
+        products += d[k] * (weight[k] + s.offset) * v[k];
+        d[k] *= v[k] * r;
+      }
+      if (partials == nullptr) return;
+      if (head.is_query) {
+        dwq.Add(i, c, d);
+      } else {
+        dwk.Add(i, c, d);
+      }
+    });
+    const float pull = r * r * (OverTeam(products) / static_cast<float>(s.head_size));
+    ForLane<N>(end, [&](int i, int c) {
       float d[N], v[N], weight[N];
-      Load(dout + head.at + c, d);
+      gradients.Get(i, c, d);
       if (!head.is_value) {
-        Load(qkv + head.at + c, v);
+        values.Get(i, c, v);
         Load(w + c, weight);
-        if (partials != nullptr) {
-          float total[N];
-          Load(of + c, total);
 #pragma unroll
-          for (int i = 0; i < N; ++i) total[i] += d[i] * v[i] * r;
-          Store(of + c, total);
-        }
-#pragma unroll
-        for (int i = 0; i < N; ++i) d[i] = r * (d[i] * (weight[i] + s.offset) - v[i] * pull);
+        for (int k = 0; k < N; ++k) d[k] = r * (d[k] * (weight[k] + s.offset) - v[k] * pull);
       }
       Store(dqkv + head.at + c, d);
-    }
+    });
   });
   if (partials == nullptr) return;
-  if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-  const int columns = 2 * s.head_size, teams = kThreads / s.lanes;
-  for (int c = threadIdx.x; c < columns; c += kThreads) {
-    float total = 0;
-    for (int team = 0; team < teams; ++team) total += sums[team * columns + c];
-    partials[static_cast<int64_t>(blockIdx.x) * columns + c] = total;
-  }
+  dwq.Leave(s.head_size);
+  dwk.Leave(s.head_size);
+  JoinTeams(sums, 2 * s.head_size, partials + static_cast<int64_t>(blockIdx.x) * 2 * s.head_size);
 }
 
 absl::Status Check(const HeadNormShape& s) {
@@ -168,9 +158,14 @@ absl::Status Check(const HeadNormShape& s) {
   return absl::OkStatus();
 }
 
-Sizes SizesOf(const HeadNormShape& s, bool values, int64_t packets) {
-  int lanes = 1;
-  while (lanes < 32 && lanes < packets) lanes *= 2;
+// A block's threads: x are the lanes of a team, y the teams.
+dim3 TeamsOf(int64_t packets) {
+  unsigned lanes = 1;
+  while (lanes < 32 && lanes * kHeld < packets) lanes *= 2;
+  return dim3(lanes, kThreads / lanes);
+}
+
+Sizes SizesOf(const HeadNormShape& s, bool values) {
   const int64_t per_row = s.norms() + (values ? s.kv_heads : 0);
   return {.taken = static_cast<unsigned>(s.rows * per_row),
           .per_row = static_cast<unsigned>(per_row),
@@ -178,7 +173,6 @@ Sizes SizesOf(const HeadNormShape& s, bool values, int64_t packets) {
           .norms = static_cast<unsigned>(s.norms()),
           .head_size = static_cast<int>(s.head_size),
           .width = static_cast<int>(s.width()),
-          .lanes = lanes,
           .offset = s.plus_one ? 1.f : 0.f};
 }
 
@@ -188,11 +182,11 @@ absl::Status Forward(cudaStream_t stream, const HeadNormShape& shape, float epsi
   RETURN_IF_ERROR(Check(shape));
   if (shape.rows == 0) return absl::OkStatus();
   const bool by_packets = ByPackets<T>(shape.head_size, qkv, wq, wk, out);
-  const Sizes sizes =
-      SizesOf(shape, out != qkv, by_packets ? shape.head_size / kPacket<T> : shape.head_size);
+  const Sizes sizes = SizesOf(shape, out != qkv);
+  const dim3 teams = TeamsOf(by_packets ? shape.head_size / kPacket<T> : shape.head_size);
   return Launch("head norm",
                 by_packets ? &HeadNormForwardKernel<T, kPacket<T>> : &HeadNormForwardKernel<T, 1>,
-                BlocksFor(sizes.taken, kThreads / sizes.lanes), kThreads, 0, stream, sizes, epsilon,
+                BlocksFor(sizes.taken, static_cast<int>(teams.y)), teams, 0, stream, sizes, epsilon,
                 qkv, wq, wk, known, out, rstd);
 }
 
@@ -227,19 +221,18 @@ absl::Status HeadNormBackward(cudaStream_t stream, const HeadNormShape& shape, c
                                                    " elements: at most ", kMostHeadNormSize));
   }
   const bool by_packets = ByPackets<T>(size, dout, qkv, wq, wk, dqkv);
-  const Sizes sizes = SizesOf(shape, dout != dqkv, by_packets ? size / kPacket<T> : size);
-  const int teams = kThreads / sizes.lanes;
-  const int64_t blocks =
-      std::min<int64_t>(BlocksFor(sizes.taken, teams), BackwardBlocks(shape.rows));
-  const size_t shared = partials == nullptr ? 0 : teams * 2 * size * sizeof(float);
-  RETURN_IF_ERROR(
-      Launch("head norm's gradient",
-             by_packets ? &HeadNormBackwardKernel<T, kPacket<T>> : &HeadNormBackwardKernel<T, 1>,
-             static_cast<unsigned>(blocks), kThreads, shared, stream, sizes, dout, qkv, wq, wk,
-             rstd, dqkv, partials));
+  const auto kernel =
+      by_packets ? &HeadNormBackwardKernel<T, kPacket<T>> : &HeadNormBackwardKernel<T, 1>;
+  const Sizes sizes = SizesOf(shape, dout != dqkv);
+  const dim3 teams = TeamsOf(by_packets ? size / kPacket<T> : size);
+  const int64_t blocks = std::min<int64_t>(BlocksFor(sizes.taken, static_cast<int>(teams.y)),
+                                           BackwardBlocks(shape.rows));
+  const size_t shared = partials == nullptr ? 0 : teams.y * 2 * size * sizeof(float);
+  RETURN_IF_ERROR(AllowShared("head norm's gradient", kernel, shared));
+  RETURN_IF_ERROR(Launch("head norm's gradient", kernel, static_cast<unsigned>(blocks), teams,
+                         shared, stream, sizes, dout, qkv, wq, wk, rstd, dqkv, partials));
   if (partials == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(AddPartialSums(stream, blocks, size, 2 * size, partials, dwq));
-  return AddPartialSums(stream, blocks, size, 2 * size, partials + size, dwk);
+  return AddPartialSums(stream, blocks, size, partials, dwq, dwk);
 }
 
 #define STRATA_INSTANTIATE(T)                                                                     \

@@ -10,9 +10,9 @@ constexpr float kEpsilon = 1e-6f;
 
 // By packets and by elements; heads of one lane, of some of a warp's, of more than a warp takes at
 // once; teams without a head at the end, and more heads than blocks take in one round.
-constexpr HeadNormShape kShapes[] = {{1, 1, 0, 1},          {3, 4, 2, 6, true},   {5, 2, 1, 8},
-                                     {7, 3, 1, 64},         {3, 2, 2, 128, true}, {2, 1, 1, 288},
-                                     {700, 12, 4, 8, true}, {2, 1, 1, 50}};
+constexpr HeadNormShape kShapes[] = {
+    {1, 1, 0, 1},   {3, 4, 2, 6, true},    {5, 2, 1, 8},  {7, 3, 1, 64},   {3, 2, 2, 128, true},
+    {2, 1, 1, 288}, {700, 12, 4, 8, true}, {2, 1, 1, 50}, {1, 150, 3, 64}, {2, 1, 1, 107}};
 
 kernels::HeadNormShape OfReference(const HeadNormShape& s) {
   return {s.rows, s.heads, s.kv_heads, s.head_size, s.plus_one};

@@ -216,8 +216,7 @@ absl::Status LayerNormBackward(cudaStream_t stream, const LayerNormShape& shape,
                          shared, stream, rows, channels, dy, x, w, statistics, accumulate_dx, dx,
                          partials));
   if (partials == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(AddPartialSums(stream, blocks, channels, 2 * channels, partials, dw));
-  return AddPartialSums(stream, blocks, channels, 2 * channels, partials + channels, db);
+  return AddPartialSums(stream, blocks, channels, partials, dw, db);
 }
 
 #define STRATA_INSTANTIATE(T)                                                                     \

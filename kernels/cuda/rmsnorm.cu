@@ -190,7 +190,7 @@ absl::Status RmsNormBackward(cudaStream_t stream, const RmsNormShape& shape, con
                          shared, stream, rows, channels, shape.plus_one ? 1.f : 0.f, dy, x, w, rstd,
                          accumulate_dx, dx, partial_dw));
   if (dw == nullptr) return absl::OkStatus();
-  return AddPartialSums(stream, blocks, channels, channels, workspace, dw);
+  return AddPartialSums(stream, blocks, channels, workspace, dw);
 }
 
 #define STRATA_INSTANTIATE(T)                                                                     \
