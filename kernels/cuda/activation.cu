@@ -68,7 +68,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     ActivationForwardKernel(int64_t count, bool wide, Function function, const T* x, T* h) {
   WithFunction(function, [&](auto f) {
-    ForElements(count, wide, [&]<int N>(Elements<N>, int64_t at) {
+    ForElements<T>(count, wide, [&]<int N>(Elements<N>, int64_t at) {
       float v[N];
       Load(x + at, v);
 #pragma unroll
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
     ActivationBackwardKernel(int64_t count, bool wide, Function function, const T* dh, const T* x,
                              T* dx) {
   WithFunction(function, [&](auto f) {
-    ForElements(count, wide, [&]<int N>(Elements<N>, int64_t at) {
+    ForElements<T>(count, wide, [&]<int N>(Elements<N>, int64_t at) {
       float d[N], v[N];
       Load(dh + at, d);
       Load(x + at, v);
@@ -152,8 +152,9 @@ absl::Status ActivationForward(cudaStream_t stream, int64_t count, Function func
   RETURN_IF_ERROR(CheckCount(count));
   if (count == 0) return absl::OkStatus();
   const bool wide = ByPackets<T>(0, x, h);
-  return Launch("activation", &ActivationForwardKernel<T>, BlocksForElements(count, wide, kThreads),
-                kThreads, 0, stream, count, wide, function, x, h);
+  return Launch("activation", &ActivationForwardKernel<T>,
+                BlocksForElements<T>(count, wide, kThreads), kThreads, 0, stream, count, wide,
+                function, x, h);
 }
 
 template <typename T>
@@ -163,7 +164,7 @@ absl::Status ActivationBackward(cudaStream_t stream, int64_t count, Function fun
   if (count == 0) return absl::OkStatus();
   const bool wide = ByPackets<T>(0, dh, x, dx);
   return Launch("activation's gradient", &ActivationBackwardKernel<T>,
-                BlocksForElements(count, wide, kThreads), kThreads, 0, stream, count, wide,
+                BlocksForElements<T>(count, wide, kThreads), kThreads, 0, stream, count, wide,
                 function, dh, x, dx);
 }
 

@@ -11,31 +11,31 @@ namespace strata::kernels::cuda {
 
 // --- Flat arrays.
 
-inline constexpr int kNumbers = 8;  // per thread: a packet of bf16, two of f32
-
 // How many elements are taken at once.
 template <int N>
 struct Elements {};
 
 // Calls body(Elements<N>, the first of these) for all elements of this thread; `wide`:
-// by packets, and one by one what is left.
-template <typename Body>
+// by packets of T, and one by one what is left.
+template <typename T, typename Body>
 __device__ __forceinline__ void ForElements(int64_t count, bool wide, Body body) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  const int64_t packets = wide ? count / kNumbers : 0;
+  constexpr int kEach = kPacket<T>;
+  const int64_t packets = wide ? count / kEach : 0;
   for (int64_t packet = thread; packet < packets; packet += threads) {
-    body(Elements<kNumbers>(), packet * kNumbers);
+    body(Elements<kEach>(), packet * kEach);
   }
   const int64_t end = count + (Planted(Mistake::kNoBound) ? 1 : 0);
-  for (int64_t at = packets * kNumbers + thread; at < end; at += threads) {
+  for (int64_t at = packets * kEach + thread; at < end; at += threads) {
     body(Elements<1>(), at);
   }
 }
 
 // Blocks of `threads` for them.
-inline unsigned BlocksForElements(int64_t count, bool wide, int threads) {
-  const int64_t each = threads * (wide ? kNumbers : 1);
+template <typename T>
+unsigned BlocksForElements(int64_t count, bool wide, int threads) {
+  const int64_t each = threads * (wide ? kPacket<T> : 1);
   return static_cast<unsigned>(std::min<int64_t>((count + each - 1) / each, int64_t{1} << 20));
 }
 

@@ -54,7 +54,7 @@ struct Value {
 
 template <typename T, typename Map>
 __global__ void __launch_bounds__(kThreads) MapKernel(int64_t count, bool wide, Map map, T* dst) {
-  ForElements(count, wide, [&]<int N>(Elements<N>, int64_t at) {
+  ForElements<T>(count, wide, [&]<int N>(Elements<N>, int64_t at) {
     float v[N];
     if constexpr (Map::kReads) Load(dst + at, v);
     map(at, v);
@@ -68,7 +68,7 @@ absl::Status Run(cudaStream_t stream, const char* what, int64_t count, bool wide
     return absl::InvalidArgumentError(absl::StrCat(what, " of ", count, " elements"));
   }
   if (count == 0) return absl::OkStatus();
-  return Launch(what, &MapKernel<T, Map>, BlocksForElements(count, wide, kThreads), kThreads, 0,
+  return Launch(what, &MapKernel<T, Map>, BlocksForElements<T>(count, wide, kThreads), kThreads, 0,
                 stream, count, wide, map, dst);
 }
 
