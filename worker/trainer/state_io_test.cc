@@ -31,6 +31,7 @@ program::Plan PlanOf(int shards) {
 void Initialise(const program::Plan& plan, int rank, int threads, uint64_t seed,
                 collectives::Communicator* communicator, std::vector<std::vector<float>>& values) {
   model::ModelSpec spec = SmallModel();
+  spec.vocab = 3001;  // several pieces, the last one short
   auto graph = model::EmitFamily(spec, SmallEmission());
   ASSERT_TRUE(graph.ok()) << graph.status();
   auto decision = program::Decide(*std::move(graph), plan);
@@ -42,9 +43,9 @@ void Initialise(const program::Plan& plan, int rank, int threads, uint64_t seed,
   ASSERT_TRUE(built.ok()) << built.status();
   const program::Mesh mesh{.sizes = plan.groups};
   TextHost host(mesh.data(rank), decision->leaves);
-  device::ThreadPool pool(threads);
+  device::ThreadPool own(1), pool(threads);
   EngineOptions options;
-  options.pool = &pool;
+  options.pool = &own;
   options.host = &host;
   options.communicator = communicator;
   for (const program::Group group : program::kGroups) {
