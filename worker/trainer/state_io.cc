@@ -1,7 +1,9 @@
 #include "worker/trainer/state_io.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,27 +65,37 @@ FlatRange PieceOf(const FlatRange& of, int64_t element_bytes, int64_t offset, si
 // Reads a logical range of a tensor in f32.
 using RangeReader = std::function<absl::Status(const LogicalRange& range, float* out)>;
 
+// Padding is zero.
 absl::Status LoadRange(const program::ParameterSet& set, int64_t begin, int64_t end,
                        int64_t cut_index, const RangeReader& read, float* out) {
+  float* next = out;
   for (const LogicalRange& range : LogicalRanges(set, begin, end, cut_index)) {
-    RETURN_IF_ERROR(read(range, out + (range.flat_begin - begin)));
+    float* const values = out + (range.flat_begin - begin);
+    std::fill(next, values, 0.0F);
+    RETURN_IF_ERROR(read(range, values));
+    next = values + (range.end - range.begin);
   }
+  std::fill(next, out + (end - begin), 0.0F);
   return absl::OkStatus();
 }
 
 // Reads the range in windows, and hands each to `take(first, count, values)`, where `first` counts
-// from the range's begin. Padding is zero.
+// from the range's begin, on another thread while the next one is read.
 absl::Status LoadWindows(
     const program::ParameterSet& set, const FlatRange& range, int64_t cut_index,
     const RangeReader& read,
     const std::function<void(int64_t first, int64_t count, const float* values)>& take) {
-  std::vector<float> window;
-  for (int64_t at = range.begin; at < range.end; at += kWindow) {
+  std::array<std::vector<float>, 2> windows;
+  std::future<void> taken;
+  for (int64_t at = range.begin, i = 0; at < range.end; at += kWindow, ++i) {
     const int64_t count = std::min(kWindow, range.end - at);
-    window.assign(static_cast<size_t>(count), 0.0F);
+    std::vector<float>& window = windows[i % 2];
+    window.resize(static_cast<size_t>(count));
     RETURN_IF_ERROR(LoadRange(set, at, at + count, cut_index, read, window.data()));
-    take(at - range.begin, count, window.data());
+    if (taken.valid()) taken.get();
+    taken = std::async(std::launch::async, take, at - range.begin, count, window.data());
   }
+  if (taken.valid()) taken.get();
   return absl::OkStatus();
 }
 
