@@ -4,7 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#include "device/standin/standin.h"
 #include "device/standin/testing/cuda_test.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
 #include "worker/engine/workshop.h"
