@@ -1,6 +1,6 @@
 #include "kernels/init.h"
 
-#include "common/rng.h"
+#include "common/normal_series.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/elementwise.h"
 
@@ -9,7 +9,8 @@ namespace strata::kernels {
 void InitNormal(const Context& context, uint64_t key, float std, int64_t begin, int64_t end,
                 float* values) {
   ForBlocks(context, end - begin, kElementsPerTask, [=](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) values[i] = std * common::NormalAt(key, begin + i);
+    common::WriteNormals(key, static_cast<uint64_t>(begin + first), std,
+                         absl::MakeSpan(values + first, static_cast<size_t>(last - first)));
   });
 }
 

@@ -82,6 +82,10 @@ std::unique_ptr<SlotReader> SlotAccess::OpenReader() {
   return std::unique_ptr<SlotReader>(new SlotReader(set_, addresses_, std::move(queue), device_));
 }
 
+absl::StatusOr<std::unique_ptr<SlotWriter>> SlotAccess::OpenWriter(int64_t buffer_bytes) {
+  return SlotWriter::Create(this, device_, buffer_bytes);
+}
+
 absl::Status SlotAccess::CheckRange(int slot, int64_t offset, size_t bytes) const {
   const int64_t whole = set_->slots[slot].bytes;
   if (offset >= 0 && offset + static_cast<int64_t>(bytes) <= whole) return absl::OkStatus();

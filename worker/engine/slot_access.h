@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "device/queue_device.h"
 #include "program/ir/program.h"
 #include "worker/engine/address_map.h"
+#include "worker/engine/slot_writer.h"
 #include "worker/engine/ssd_tier.h"
 
 namespace strata::worker {
@@ -65,6 +67,8 @@ class SlotAccess {
   bool IsNear(int slot) const;
   // For another thread. The engine outlives it.
   std::unique_ptr<SlotReader> OpenReader();
+  // Of slots that are neither near nor on SSD. The engine outlives it.
+  absl::StatusOr<std::unique_ptr<SlotWriter>> OpenWriter(int64_t buffer_bytes);
 
  private:
   bool IsOnSsd(int slot) const { return set_->slots[slot].tier == program::Tier::kSsd; }

@@ -2,18 +2,49 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "common/status_macros.h"
 
 namespace strata::worker {
 
-absl::Status FillSlot(
-    Engine& engine, int slot, int64_t applied, int64_t unit_bytes,
-    const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill) {
-  if (engine.slots().IsNear(slot)) return fill(0, engine.SlotBytes(slot, 0, applied));
+SlotFiller::SlotFiller(Engine& engine, int64_t applied, int64_t buffer_bytes)
+    : engine_(engine), applied_(applied) {
+  for (const program::Slot& slot : engine.programs().slots) {
+    buffer_bytes_ = std::max(buffer_bytes_, std::min(buffer_bytes, slot.bytes));
+  }
+}
+
+absl::Status SlotFiller::Units(int slot, int64_t unit_bytes, const Fill& fill) {
+  if (engine_.slots().IsNear(slot)) return fill(0, engine_.SlotBytes(slot, 0, applied_));
+  const bool on_ssd = engine_.programs().slots[slot].tier == program::Tier::kSsd;
+  if (on_ssd || unit_bytes > buffer_bytes_) return ByCopies(slot, unit_bytes, fill);
+  return ByBuffers(slot, unit_bytes, fill);
+}
+
+absl::Status SlotFiller::Whole(int slot, const Fill& fill) {
+  if (engine_.slots().IsNear(slot)) return fill(0, engine_.SlotBytes(slot, 0, applied_));
+  return ByCopies(slot, std::numeric_limits<int64_t>::max(), fill);
+}
+
+absl::Status SlotFiller::ByBuffers(int slot, int64_t unit_bytes, const Fill& fill) {
+  if (writer_ == nullptr) {
+    ASSIGN_OR_RETURN(writer_, engine_.slots().OpenWriter(buffer_bytes_));
+  }
+  const int64_t all = engine_.programs().slots[slot].bytes;
+  const int64_t most = buffer_bytes_ / unit_bytes * unit_bytes;
+  for (int64_t offset = 0; offset < all; offset += most) {
+    const int64_t bytes = std::min(most, all - offset);
+    RETURN_IF_ERROR(fill(offset, writer_->buffer().subspan(0, static_cast<size_t>(bytes))));
+    RETURN_IF_ERROR(writer_->Write(slot, 0, applied_, offset, bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SlotFiller::ByCopies(int slot, int64_t unit_bytes, const Fill& fill) {
   std::vector<SlotPiece> pieces;
-  for (const SlotPiece& piece : engine.slots().Pieces(slot)) {
+  for (const SlotPiece& piece : engine_.slots().Pieces(slot)) {
     const bool begins = piece.offset % unit_bytes == 0;
     if (pieces.empty() || begins) pieces.push_back({piece.offset, 0});
     pieces.back().bytes += piece.bytes;
@@ -25,7 +56,7 @@ absl::Status FillSlot(
     const absl::Span<std::byte> bytes(buffer.data(), static_cast<size_t>(piece.bytes));
     std::memset(bytes.data(), 0, bytes.size());
     RETURN_IF_ERROR(fill(piece.offset, bytes));
-    RETURN_IF_ERROR(engine.slots().Write(slot, 0, applied, piece.offset, bytes));
+    RETURN_IF_ERROR(engine_.slots().Write(slot, 0, applied_, piece.offset, bytes));
   }
   return absl::OkStatus();
 }

@@ -18,12 +18,32 @@
 
 namespace strata::worker {
 
-// Fills version `applied` of a slot, pieces of whole units after another: `fill` writes all bytes
-// of [offset, offset + size), which are zero in a new engine. On the thread that calls RunStep,
-// before steps run.
-absl::Status FillSlot(
-    Engine& engine, int slot, int64_t applied, int64_t unit_bytes,
-    const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill);
+// Fills version `applied` of slots. On the thread that calls RunStep, before steps run.
+class SlotFiller {
+ public:
+  using Fill = std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>;
+  static constexpr int64_t kBufferBytes = int64_t{32} << 20;
+
+  // `buffer_bytes`: what goes to a device at once, at most, while the next is filled.
+  SlotFiller(Engine& engine, int64_t applied, int64_t buffer_bytes = kBufferBytes);
+
+  // Pieces of whole units after another: `fill` writes all bytes of [offset, offset + size), which
+  // may be anything.
+  absl::Status Units(int slot, int64_t unit_bytes, const Fill& fill);
+  // All in one piece, of bytes that are zero in a new engine.
+  absl::Status Whole(int slot, const Fill& fill);
+  // Slots are filled once it has returned.
+  absl::Status Finish() { return writer_ == nullptr ? absl::OkStatus() : writer_->Finish(); }
+
+ private:
+  absl::Status ByBuffers(int slot, int64_t unit_bytes, const Fill& fill);
+  absl::Status ByCopies(int slot, int64_t unit_bytes, const Fill& fill);
+
+  Engine& engine_;
+  const int64_t applied_;
+  int64_t buffer_bytes_ = 0;            // of a small model's as much as its largest slot
+  std::unique_ptr<SlotWriter> writer_;  // of the device; null: not needed so far
+};
 
 // Reads slots for a checkpoint while the next step runs; those on SSD with a queue of its own, and
 // those that are not near by copies, of the pieces that were read last. The engine outlives it.

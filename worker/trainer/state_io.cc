@@ -1,8 +1,9 @@
 #include "worker/trainer/state_io.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
-#include <limits>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,8 +26,7 @@ namespace strata::worker {
 namespace {
 
 constexpr char kParameterState[] = "param";
-constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();  // a slot that is one unit
-constexpr int64_t kInitialisePiece = int64_t{1} << 16;           // elements
+constexpr int64_t kInitialisePiece = int64_t{1} << 14;  // elements: near their thread
 // Elements that are read at once where they are kept in another form than f32: whole blocks.
 constexpr int64_t kWindow = int64_t{1} << 20;
 
@@ -55,37 +55,47 @@ FlatRange StatesOf(const Engine& engine, const RankState& state, int set,
 
 bool IsMaster(const program::StateSpec& spec) { return spec.name == program::kMasterState; }
 
-// The elements of `of` in bytes [offset, offset + size) of the slot that holds all of them.
-FlatRange PieceOf(const FlatRange& of, program::DType type, int64_t offset, size_t size) {
-  const int64_t element = program::SizeOf(type);
-  const int64_t begin = of.begin + offset / element;
-  return {begin, begin + static_cast<int64_t>(size) / element};
+// The elements of `of`, of so many bytes each, in bytes [offset, offset + size) of the slot that
+// holds all of them.
+FlatRange PieceOf(const FlatRange& of, int64_t element_bytes, int64_t offset, size_t size) {
+  const int64_t begin = of.begin + offset / element_bytes;
+  return {begin, begin + static_cast<int64_t>(size) / element_bytes};
 }
 
 // Reads a logical range of a tensor in f32.
 using RangeReader = std::function<absl::Status(const LogicalRange& range, float* out)>;
 
+// Padding is zero.
 absl::Status LoadRange(const program::ParameterSet& set, int64_t begin, int64_t end,
                        int64_t cut_index, const RangeReader& read, float* out) {
+  float* next = out;
   for (const LogicalRange& range : LogicalRanges(set, begin, end, cut_index)) {
-    RETURN_IF_ERROR(read(range, out + (range.flat_begin - begin)));
+    float* const values = out + (range.flat_begin - begin);
+    std::fill(next, values, 0.0F);
+    RETURN_IF_ERROR(read(range, values));
+    next = values + (range.end - range.begin);
   }
+  std::fill(next, out + (end - begin), 0.0F);
   return absl::OkStatus();
 }
 
 // Reads the range in windows, and hands each to `take(first, count, values)`, where `first` counts
-// from the range's begin. Padding is zero.
+// from the range's begin, on another thread while the next one is read.
 absl::Status LoadWindows(
     const program::ParameterSet& set, const FlatRange& range, int64_t cut_index,
     const RangeReader& read,
     const std::function<void(int64_t first, int64_t count, const float* values)>& take) {
-  std::vector<float> window;
-  for (int64_t at = range.begin; at < range.end; at += kWindow) {
+  std::array<std::vector<float>, 2> windows;
+  std::future<void> taken;
+  for (int64_t at = range.begin, i = 0; at < range.end; at += kWindow, ++i) {
     const int64_t count = std::min(kWindow, range.end - at);
-    window.assign(static_cast<size_t>(count), 0.0F);
+    std::vector<float>& window = windows[i % 2];
+    window.resize(static_cast<size_t>(count));
     RETURN_IF_ERROR(LoadRange(set, at, at + count, cut_index, read, window.data()));
-    take(at - range.begin, count, window.data());
+    if (taken.valid()) taken.get();
+    taken = std::async(std::launch::async, take, at - range.begin, count, window.data());
   }
+  if (taken.valid()) taken.get();
   return absl::OkStatus();
 }
 
@@ -251,11 +261,13 @@ void AddItems(const program::ParameterSet& set, const std::string& state, const 
 void FillPieces(device::ThreadPool& pool, int64_t count,
                 const std::function<void(int64_t first, absl::Span<float> values)>& make,
                 const std::function<void(int64_t, int64_t, const float*)>& keep) {
-  pool.ParallelFor(common::CeilDivide(count, kInitialisePiece), [&](int64_t piece, int) {
-    const int64_t first = piece * kInitialisePiece;
-    std::vector<float> values(static_cast<size_t>(std::min(kInitialisePiece, count - first)));
-    make(first, absl::MakeSpan(values));
-    keep(first, static_cast<int64_t>(values.size()), values.data());
+  std::vector<std::vector<float>> scratch(pool.threads());
+  pool.ParallelFor(common::CeilDivide(count, kInitialisePiece), [&](int64_t piece, int thread) {
+    const int64_t first = piece * kInitialisePiece,
+                  size = std::min(kInitialisePiece, count - first);
+    scratch[thread].resize(kInitialisePiece);
+    make(first, absl::MakeSpan(scratch[thread]).subspan(0, static_cast<size_t>(size)));
+    keep(first, size, scratch[thread].data());
   });
 }
 
@@ -287,24 +299,28 @@ Writer WritesMoments(program::StateFormat format, absl::Span<std::byte> bytes, i
 }
 
 // A set's weights and, where there is one, their master.
-absl::Status FillParameters(Engine& engine, const RankState& state, int set, int64_t applied,
-                            const Filler& fill) {
-  const program::StateSlots::Set& slots = state.slots.sets[set];
+absl::Status FillParameters(SlotFiller& slots, const Engine& engine, const RankState& state,
+                            int set, const Filler& fill) {
+  const program::StateSlots::Set& of = state.slots.sets[set];
   const program::DType type = engine.programs().sets[set].type;
   const FlatRange weights = WeightsOf(engine, state, set);
-  RETURN_IF_ERROR(FillSlot(engine, slots.parameters, applied, program::SizeOf(type),
-                           [&](int64_t offset, absl::Span<std::byte> bytes) {
-                             return fill(PieceOf(weights, type, offset, bytes.size()),
-                                         WritesWeights(type, bytes));
-                           }));
-  for (size_t s = 0; s < slots.states.size(); ++s) {
-    if (!IsMaster(slots.states[s])) continue;
-    for (const program::StateSlots::Range& range : slots.ranges) {
-      RETURN_IF_ERROR(FillSlot(engine, range.slots[s], applied, kWhole,
-                               [&](int64_t, absl::Span<std::byte> bytes) {
-                                 return fill(StatesOf(engine, state, set, range),
-                                             WritesMaster(type, slots.states[s].format, bytes));
-                               }));
+  const int64_t weight_bytes = program::SizeOf(type);
+  RETURN_IF_ERROR(
+      slots.Units(of.parameters, weight_bytes, [&](int64_t offset, absl::Span<std::byte> bytes) {
+        return fill(PieceOf(weights, weight_bytes, offset, bytes.size()),
+                    WritesWeights(type, bytes));
+      }));
+  for (size_t s = 0; s < of.states.size(); ++s) {
+    if (!IsMaster(of.states[s])) continue;
+    const program::StateFormat format = of.states[s].format;
+    const int64_t master_bytes = program::BytesOf(format, 1);
+    for (const program::StateSlots::Range& range : of.ranges) {
+      const FlatRange masters = StatesOf(engine, state, set, range);
+      RETURN_IF_ERROR(slots.Units(
+          range.slots[s], master_bytes, [&](int64_t offset, absl::Span<std::byte> bytes) {
+            return fill(PieceOf(masters, master_bytes, offset, bytes.size()),
+                        WritesMaster(type, format, bytes));
+          }));
     }
   }
   return absl::OkStatus();
@@ -316,15 +332,25 @@ Filler FromReader(const program::ParameterSet& set, int64_t cut_index, const Ran
   };
 }
 
-absl::Status LoadMoments(Engine& engine, const RankState& state, int set, size_t which,
-                         int64_t applied, const RangeReader& read) {
-  const program::StateSlots::Set& slots = state.slots.sets[set];
+absl::Status LoadMoments(SlotFiller& slots, const Engine& engine, const RankState& state, int set,
+                         size_t which, const RangeReader& read) {
+  const program::StateSlots::Set& of = state.slots.sets[set];
+  const program::StateFormat format = of.states[which].format;
   const Filler fill = FromReader(engine.programs().sets[set], state.tensor, read);
-  for (const program::StateSlots::Range& range : slots.ranges) {
-    RETURN_IF_ERROR(FillSlot(
-        engine, range.slots[which], applied, kWhole, [&](int64_t, absl::Span<std::byte> bytes) {
-          return fill(StatesOf(engine, state, set, range),
-                      WritesMoments(slots.states[which].format, bytes, range.count));
+  for (const program::StateSlots::Range& range : of.ranges) {
+    const FlatRange moments = StatesOf(engine, state, set, range);
+    if (program::HasBlocks(format)) {
+      // Scales lie behind all codes.
+      RETURN_IF_ERROR(slots.Whole(range.slots[which], [&](int64_t, absl::Span<std::byte> bytes) {
+        return fill(moments, WritesMoments(format, bytes, range.count));
+      }));
+      continue;
+    }
+    const int64_t moment_bytes = program::BytesOf(format, 1);
+    RETURN_IF_ERROR(slots.Units(
+        range.slots[which], moment_bytes, [&](int64_t offset, absl::Span<std::byte> bytes) {
+          const FlatRange piece = PieceOf(moments, moment_bytes, offset, bytes.size());
+          return fill(piece, WritesMoments(format, bytes, piece.count()));
         }));
   }
   return absl::OkStatus();
@@ -350,6 +376,7 @@ RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, i
 absl::Status InitialiseState(Engine& engine, const RankState& state, Sets which, uint64_t seed,
                              device::ThreadPool& pool) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  SlotFiller slots(engine, 0);
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
     STRATA_CHECK(!program::IsQuantised(sets[s].type));
@@ -362,27 +389,28 @@ absl::Status InitialiseState(Engine& engine, const RankState& state, Sets which,
           write);
       return absl::OkStatus();
     };
-    RETURN_IF_ERROR(FillParameters(engine, state, s, 0, fill));
+    RETURN_IF_ERROR(FillParameters(slots, engine, state, s, fill));
   }
-  return absl::OkStatus();
+  return slots.Finish();
 }
 
 absl::Status LoadState(Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  SlotFiller slots(engine, applied);
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], Sets::kTrained)) continue;
     RETURN_IF_ERROR(
-        FillParameters(engine, state, s, applied,
+        FillParameters(slots, engine, state, s,
                        FromReader(sets[s], state.tensor, FromCheckpoint(source, kParameterState))));
     const std::vector<program::StateSpec>& states = state.slots.sets[s].states;
     for (size_t which = 0; which < states.size(); ++which) {
       if (IsMaster(states[which])) continue;
-      RETURN_IF_ERROR(LoadMoments(engine, state, s, which, applied,
-                                  FromCheckpoint(source, states[which].name)));
+      RETURN_IF_ERROR(
+          LoadMoments(slots, engine, state, s, which, FromCheckpoint(source, states[which].name)));
     }
   }
-  return absl::OkStatus();
+  return slots.Finish();
 }
 
 absl::Status LoadWeights(Engine& engine, const RankState& state, Sets which,
@@ -391,21 +419,23 @@ absl::Status LoadWeights(Engine& engine, const RankState& state, Sets which,
   const RangeReader read = [&source](const LogicalRange& range, float* out) {
     return source.ReadRegion(range.name, range.region(), out);
   };
+  SlotFiller slots(engine, 0);
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
     if (!program::IsQuantised(sets[s].type)) {
-      RETURN_IF_ERROR(FillParameters(engine, state, s, 0, FromReader(sets[s], state.tensor, read)));
+      RETURN_IF_ERROR(
+          FillParameters(slots, engine, state, s, FromReader(sets[s], state.tensor, read)));
       continue;
     }
     const FlatRange range = WeightsOf(engine, state, s);
     const int64_t unit = sets[s].alignment, unit_bytes = program::BytesOf(sets[s].type, unit);
-    RETURN_IF_ERROR(FillSlot(engine, state.slots.sets[s].parameters, 0, unit_bytes,
-                             [&](int64_t offset, absl::Span<std::byte> bytes) {
-                               const int64_t first = range.begin + offset / unit_bytes * unit;
-                               return LoadQuantised(sets[s], first, state.tensor, source, bytes);
-                             }));
+    RETURN_IF_ERROR(slots.Units(state.slots.sets[s].parameters, unit_bytes,
+                                [&](int64_t offset, absl::Span<std::byte> bytes) {
+                                  const int64_t first = range.begin + offset / unit_bytes * unit;
+                                  return LoadQuantised(sets[s], first, state.tensor, source, bytes);
+                                }));
   }
-  return absl::OkStatus();
+  return slots.Finish();
 }
 
 std::vector<checkpoint::SnapshotItem> SnapshotItems(Engine& engine, const RankState& state,
@@ -444,15 +474,15 @@ absl::Status FillConstants(Engine& engine, const model::ModelSpec& spec,
                            const std::vector<program::Constant>& constants,
                            const std::vector<int>& slots,
                            absl::Span<const program::ContextRun> rows, int64_t sequence) {
+  SlotFiller filler(engine, 0);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i] < 0) continue;
-    RETURN_IF_ERROR(FillSlot(engine, slots[i], 0, engine.programs().slots[slots[i]].bytes,
-                             [&](int64_t, absl::Span<std::byte> bytes) {
-                               model::FillConstant(spec, constants[i].name, rows, sequence, bytes);
-                               return absl::OkStatus();
-                             }));
+    RETURN_IF_ERROR(filler.Whole(slots[i], [&](int64_t, absl::Span<std::byte> bytes) {
+      model::FillConstant(spec, constants[i].name, rows, sequence, bytes);
+      return absl::OkStatus();
+    }));
   }
-  return absl::OkStatus();
+  return filler.Finish();
 }
 
 }  // namespace strata::worker
