@@ -27,8 +27,8 @@ struct EmitOptions {
   program::DType type = program::DType::kF32;  // that models compute in: f32, bf16 or f16
   int64_t micro_batch = 1;                     // B
   int64_t sequence = 1;                        // T, at most the model's context
-  // Rows of logits that exist at once; 0: as many as make 16 MiB, but at least 256 (fewer, and the
-  // table's gradient, which is read and written once per chunk, would bound the head). With
+  // Rows of logits that exist at once; 0: as many as make 16 MiB, but at least 256, on CUDA 2048
+  // (fewer, and the table's gradient, read and written once per chunk, would bound the head). With
   // tensor_degree > 1 never more than a chunk of the group's rows.
   int64_t head_chunk_rows = 0;
   int64_t prefill_chunk = 64;  // rows of a prefill pass, or the context; 0: no decoding templates
