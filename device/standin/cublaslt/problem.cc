@@ -157,6 +157,7 @@ std::vector<Algorithm> Choose(const Problem& p, const Preference& preference) {
   algorithm.type = p.a.type;
   algorithm.out_type = p.d.type;
   algorithm.compute = p.compute;
+  algorithm.bias_apart = *std::ranges::min_element(preference.alignment) < kPacketBytes ? 1 : 0;
   std::vector<Algorithm> found;
   const auto offer = [&](uint32_t alignment) {
     const int64_t needed[] = {BytesOf(p.a.type), BytesOf(p.b.type), BytesOf(p.c.type),

@@ -65,6 +65,7 @@ struct Algorithm {
   uint32_t splits = 1;     // of k
   uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
   int32_t type = 0, out_type = 0, compute = 0;  // that it was made for
+  uint32_t bias_apart = 0;                      // 1: it adds a bias to d's rounded elements
 
   uint64_t WorkspaceBytes(const Problem& problem) const;
   bool Suits(const Problem& problem) const;

@@ -267,6 +267,9 @@ class Run {
       for (size_t i = 0; i < c.values.size(); ++i) sum.values[i] += beta * c.values[i];
     }
     if (!problem_.has_bias) return;
+    if (product_.algorithm.bias_apart != 0) {
+      for (float& value : sum.values) value = Rounded(problem_.d.type, value);
+    }
     const int64_t bytes = BytesOf(problem_.d.type);
     const uint64_t begin = AddressOf(problem_.bias) + batch * problem_.bias_stride * bytes;
     const std::byte* const bias = Reach(begin, problem_.m * bytes, Checker::Access::kRead);

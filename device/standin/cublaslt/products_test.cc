@@ -213,6 +213,25 @@ TEST_F(ProductsTest, ABiasIsAddedToEachColumn) {
   EXPECT_THAT(Product(Numbers(6), Numbers(6), Numbers(4)), ElementsAre(122, 228, 149, 264));
 }
 
+// As the library has been seen to: a product of 257, which bf16 rounds to 256, and 1.
+TEST_F(ProductsTest, ABiasIsAddedToWhatWasRoundedWherePointersAreLessAligned) {
+  constexpr uint16_t kOne = 0x3f80, k16 = 0x4180, k256 = 0x4380, k258 = 0x4381;
+  const Layout row(1, 2, 1, CUDA_R_16BF), column(2, 1, 2, CUDA_R_16BF), one(1, 1, 1, CUDA_R_16BF);
+  DeviceArray<uint16_t> x({k16, kOne}, queue_), bias(std::vector<uint16_t>{kOne}, queue_),
+      d(1, queue_);
+  Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.data());
+  for (const uint32_t alignment : {256, 2}) {
+    Prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+    EXPECT_LT_OK(Choose(row, column, one, one));
+    EXPECT_LT_OK(cublasLtMatmul(handle_, product_, alpha_, x.data(), row.handle, x.data(),
+                                column.handle, beta_, d.data(), one.handle, d.data(), one.handle,
+                                &results_[0].algo, nullptr, 0, queue_));
+    EXPECT_THAT(d.ToHost(), ElementsAre(alignment == 256 ? k258 : k256));
+  }
+  EXPECT_THAT(TakeFindings(), IsEmpty());
+}
+
 TEST_F(ProductsTest, ImpossibleProblemsAreInvalid) {
   EXPECT_LT_OK(Choose());
   EXPECT_EQ(Choose({2, 4, 2}, b_, d_, d_), kInvalid);   // a's columns are not b's rows

@@ -37,7 +37,7 @@ Values From(float first, float distance) {
   return values;
 }
 const Values kA = From(1, 1), kB = From(-5, 1);
-Values BiasOf(int step) { return From(step == 0 ? 100 : -700, 100); }
+Values BiasOf(int step) { return From(100 - 800.0F * static_cast<float>(step), 100); }
 
 // The first elements of slots: a and c in rows, b and the bias.
 struct Line {
@@ -110,11 +110,11 @@ class JoinedTest : public standin::CudaTest {
       Write(engine, line.c, {});
       Write(engine, line.other, {});
       Write(engine, line.bias, BiasOf(0));
-      Write(engine, line.next, BiasOf(1));
       for (float& of : absl::MakeSpan(Floats(*rank, line.number), 16)) of = 1;
       Matrices matrices;
       const int64_t before = standin::CallsOf("cudaLaunchKernel");
       for (int step = 0; step < kSteps; ++step) {
+        Write(engine, line.next, BiasOf(step + 1));
         ASSERT_TRUE(engine.RunStep(0, step).ok());
         ASSERT_TRUE(engine.Drain().ok());
         expected(matrices, step);
