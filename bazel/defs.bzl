@@ -236,10 +236,10 @@ _CUDA_LIBRARIES = {
 def _library_folders(runtime):
     return ["-Wl,-rpath,%s" % folder for folder in LIBRARY_FOLDERS] if runtime == "gpu" else []
 
-def strata_cuda_programs(name, srcs, deps = [], gpu_deps = [], libraries = [], **kwargs):
+def strata_cuda_programs(name, srcs, deps = [], gpu_deps = [], gpu_defines = [], libraries = [], **kwargs):
     """One program of CUDA code twice: NAME-gpu with the real libraries, NAME-standin with their stand-ins.
 
-    gpu_deps: of NAME-gpu alone.
+    gpu_deps, gpu_defines: of NAME-gpu alone.
     """
     for runtime, runtime_dep in [("gpu", "@cuda//:cudart"), ("standin", "//device/standin:runtime")]:
         native.cc_binary(
@@ -247,7 +247,7 @@ def strata_cuda_programs(name, srcs, deps = [], gpu_deps = [], libraries = [], *
             srcs = srcs,
             copts = _COPTS + _optimisation(),
             linkopts = _library_folders(runtime),
-            local_defines = ["STRATA_CUDA_STANDIN"] if runtime == "standin" else [],
+            local_defines = ["STRATA_CUDA_STANDIN"] if runtime == "standin" else gpu_defines,
             target_compatible_with = NEEDS_CUDA,
             linkstatic = True,  # the runtime's static library is not shared by libraries of ours
             deps = deps + (gpu_deps if runtime == "gpu" else []) +

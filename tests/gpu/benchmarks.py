@@ -43,13 +43,21 @@ def run_strata(context, model: dict, batch: int, sequence: int, train: dict, run
     return records[warm:warm + counted]
 
 
-def of_strata(context, model: dict, batch: int, sequence: int, train: dict) -> dict:
+def of_strata(context, model: dict, batch: int, sequence: int, train: dict, runner=None) -> dict:
     """Seconds of a step, and bytes."""
-    taken = run_strata(context, model, batch, sequence, train)
+    taken = run_strata(context, model, batch, sequence, train, runner)
     device = taken[-1].get("memory", {}).get("device", {})
     return {"seconds": statistics.median(record["seconds"] for record in taken),
             "peak_bytes": device.get("measured_bytes") or device.get("arena_bytes", 0),
             "predicted_bytes": device.get("predicted_bytes", 0)}
+
+
+def of_strata_with_cudnn(context, *shape) -> dict:
+    """The same with cuDNN's attention."""
+    try:
+        return of_strata(context, *shape, context.jobs.watched({"STRATA_GPU_CUDNN": "1"}))
+    except jobs.JobError as error:
+        return {"error": str(error)}
 
 
 def ask_torch(context, spec: dict) -> dict:
@@ -94,6 +102,8 @@ def one(context, name: str, shape: tuple) -> list:
         except jobs.JobError as error:
             rows.append({"model": name, "layers": layers, "side": "strata", "state": state_of(str(error)), "why": str(error)})
     sides = {"strata": ours} if ours else {}
+    if ours and not context.standin:
+        sides["strata, cuDNN"] = of_strata_with_cudnn(context, used, batch, sequence, train)
     for mode in ("eager", "compiled"):
         sides[f"torch {mode}"] = ask_torch(context, {
             "what": "training", "model": used, "batch": batch, "sequence": sequence, "mode": mode, "numbers": numbers,

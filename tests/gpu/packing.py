@@ -41,7 +41,7 @@ def twins() -> list:
 def build_and_pack(output: pathlib.Path, standin: bool) -> int:
     programs, tests = [*PROGRAMS, KERNEL_TIMES] + [STANDIN] * standin, twins()
     cache = pathlib.Path.home() / ".cache/strata/bazel"
-    built = subprocess.run(["bazel", "build", "--config=cuda", f"--disk_cache={cache}", "--show_result=0", *programs, *tests],
+    built = subprocess.run(["bazel", "build", "--config=cudnn", f"--disk_cache={cache}", "--show_result=0", *programs, *tests],
                            cwd=ROOT)
     if built.returncode != 0:
         return built.returncode

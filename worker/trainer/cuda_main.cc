@@ -15,7 +15,8 @@
 
 #ifdef STRATA_CUDA_STANDIN
 #include "device/standin/standin.h"
-#else
+#endif
+#ifdef STRATA_CUDNN
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #endif
 
@@ -45,17 +46,24 @@ absl::StatusOr<int> GraphActions() {
       " is not a number of actions: 0 goes without graphs, none set means ", kGraphActions));
 }
 
-// Gives the device cuDNN's attention, where there is one; tells why it has none.
-std::string SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
-#ifdef STRATA_CUDA_STANDIN
-  return "";
+// Gives the device cuDNN's attention, where the job's environment asks for it.
+absl::Status SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
+  const char* const text = std::getenv("STRATA_GPU_CUDNN");
+  const std::string_view wished = text == nullptr ? "0" : text;
+  if (wished == "0") return absl::OkStatus();
+  if (wished != "1") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "STRATA_GPU_CUDNN=", wished, " is neither 0 nor 1: 1 takes cuDNN's attention"));
+  }
+#ifdef STRATA_CUDNN
+  ASSIGN_OR_RETURN(auto library, kernels::cuda::OpenCudnnAttention());
+  accelerator.set_attention(std::move(library));
+  return absl::OkStatus();
 #else
-  const char* const wished = std::getenv("STRATA_GPU_CUDNN");
-  if (wished != nullptr && std::string_view(wished) == "0") return ", without cuDNN";
-  auto library = kernels::cuda::OpenCudnnAttention();
-  if (!library.ok()) return absl::StrCat(", without cuDNN (", library.status().message(), ")");
-  accelerator.set_attention(*std::move(library));
-  return "";
+  return absl::FailedPreconditionError(
+      "STRATA_GPU_CUDNN=1: this trainer was built without cuDNN — ./dev build --cuda has it, or "
+      "unset "
+      "it");
 #endif
 }
 
@@ -64,7 +72,8 @@ absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ra
   ASSIGN_OR_RETURN(auto communicator, MakeCommunicator(ordinal, ranks));
   ASSIGN_OR_RETURN(auto accelerator, CudaAccelerator::Create(ordinal, std::move(communicator)));
   accelerator->set_graph_actions(graph_actions);
-  const std::string name = absl::StrCat(accelerator->device().name(), SetAttention(*accelerator));
+  RETURN_IF_ERROR(SetAttention(*accelerator));
+  const std::string name(accelerator->device().name());
   return NamedAccelerator{std::move(accelerator), name};
 }
 
