@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "common/status_macros.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
@@ -49,7 +49,7 @@ absl::StatusOr<int> GraphActions() {
 // Gives the device cuDNN's attention, where the job's environment asks for it.
 absl::Status SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
   const char* const text = std::getenv("STRATA_GPU_CUDNN");
-  const std::string_view wished = text == nullptr ? "0" : text;
+  const absl::string_view wished = text == nullptr ? "0" : text;
   if (wished == "0") return absl::OkStatus();
   if (wished != "1") {
     return absl::InvalidArgumentError(absl::StrCat(
