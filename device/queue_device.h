@@ -49,6 +49,8 @@ class QueueDevice : public Device {
   // From any thread: copies between any two memories, apart from all streams, and returns when that
   // is done. No stream works on these bytes meanwhile.
   virtual absl::Status CopyNow(void* to, const void* from, int64_t bytes) = 0;
+  // Of its memory, what any process has, contexts and libraries included.
+  virtual absl::StatusOr<int64_t> UsedBytes() = 0;
   // Lives as long as the device.
   virtual absl::StatusOr<QueueStream*> CreateQueue() = 0;
   // The stream of a lane among those of the device: the same, with events that the device's streams

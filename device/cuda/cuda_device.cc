@@ -62,6 +62,12 @@ CudaDevice::~CudaDevice() {
 
 absl::StatusOr<Stream*> CudaDevice::CreateStream(Service) { return CreateQueue(); }
 
+absl::StatusOr<int64_t> CudaDevice::UsedBytes() {
+  size_t free = 0, total = 0;
+  RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free, &total), "used memory"));
+  return static_cast<int64_t>(total - free);
+}
+
 absl::StatusOr<QueueStream*> CudaDevice::CreateQueue() {
   ASSIGN_OR_RETURN(uint32_t* const counter, NewNumber());
   ASSIGN_OR_RETURN(streams_.emplace_back(), CudaStream::Create(values_.get(), counter));

@@ -37,6 +37,7 @@ class CudaDevice final : public QueueDevice {
   CpuDevice& lanes() override { return lanes_; }
   absl::StatusOr<Stream*> CreateStream(Service service) override;
   absl::Status CopyNow(void* to, const void* from, int64_t bytes) override;
+  absl::StatusOr<int64_t> UsedBytes() override;
   absl::StatusOr<QueueStream*> CreateQueue() override;
   absl::StatusOr<Stream*> Adopt(CpuStream* stream) override;
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;

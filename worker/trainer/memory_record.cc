@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "memory/process_memory.h"
 
 namespace strata::worker {
@@ -64,7 +65,12 @@ void AddTraffic(const memory::SsdStore& store, const memory::SsdCounters& now,
 
 }  // namespace
 
+int64_t MemoryRecord::DeviceBytes() const {
+  return device_ == nullptr ? 0 : device_->UsedBytes().value_or(0);
+}
+
 void MemoryRecord::MarkOverhead() {
+  device_overhead_bytes_ = DeviceBytes();
   // What compiling left in the heap is given back, so that the overhead is what stays.
   malloc_trim(0);
   if (const auto now = memory::ReadProcessMemory(); now.ok()) {
@@ -132,6 +138,14 @@ void MemoryRecord::Read(const Engine& engine,
       continue;
     }
     AddPages(engine.pages(TierOf(tier)), *entry);
+    if (TierOf(tier) == program::Tier::kDevice && device_ != nullptr) {
+      if (const absl::Time time = absl::Now(); time - device_asked_ > absl::Seconds(1)) {
+        device_bytes_ = DeviceBytes();
+        device_asked_ = time;
+      }
+      entry->set_measured_bytes(device_bytes_);
+      entry->set_overhead_bytes(device_overhead_bytes_);
+    }
     // Of a CPU rank device and host are one process: what was measured stands with the host.
     if (TierOf(tier) == program::Tier::kDevice || !now.ok()) continue;
     entry->set_measured_bytes(now->high_water_bytes);

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
       ranks->Cancel(status);
     });
   }
+  if (made->accelerator_ != nullptr) made->memory_.set_device(&made->accelerator_->device());
   EngineOptions options;
   options.accelerator = made->accelerator_.get();
   for (const program::Group group : program::kGroups) {
