@@ -275,6 +275,31 @@ TEST(HomesTest, DeviceMemory_DoesNotGrowWithLayersButByWhatTheySave) {
   }
 }
 
+// State and its updates stay on the device: parameters come for their uses, what updates make of
+// them is there until it is home.
+TEST(HomesTest, DeviceMemory_GrowsByWhatBelongsThereOfALayer_NotByItsParameters) {
+  const auto bytes = [](int blocks, const Plan& plan) {
+    const auto built = Compose(ToyGraph({.blocks = blocks}), plan, ToyUpdate);
+    EXPECT_TRUE(built.ok()) << built.status();
+    const absl::Status status = VerifyAll((*built)[0].set);
+    EXPECT_TRUE(status.ok()) << status;
+    return (*built)[0].set.arena_bytes[static_cast<int>(Tier::kDevice)];
+  };
+  constexpr int64_t kSaves = toy::kBoundary + toy::kSaved, kState = 2 * toy::kBlockSet;
+  for (const Place& home : {Place{.host = 1}, Place{.ssd = 1}, Place{.unified = 1}}) {
+    for (const int resident : {1, 2, 4}) {
+      Plan plan = OnHost(2);
+      plan.places = {.parameters = home};
+      plan.streaming = {.resident = resident};
+      EXPECT_EQ(bytes(16, plan) - bytes(8, plan), 8 * (kState + toy::kBlockSet + kSaves));
+      plan.places.gradients = {.host = 1};
+      EXPECT_EQ(bytes(16, plan) - bytes(8, plan), 8 * (kState + kSaves));
+      plan.places.activations = {.host = 1};
+      EXPECT_EQ(bytes(16, plan) - bytes(8, plan), 8 * kState);
+    }
+  }
+}
+
 TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
   for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
     const ProgramSet set = Build(OnSsd(policy)).set;

@@ -52,20 +52,20 @@ std::vector<Interval> InArea(std::vector<Interval> intervals, const Program& pro
   return intervals;
 }
 
-// Nothing waits for pages that go back after an update, and no product hides their way: rooms would
-// be held to the program's end, all of them. They are for kAhead calls more, so that the next pages
-// come and the last ones go while a call uses its own.
-void FreeRoomsEarly(const Program& program, std::vector<Interval>& lifetimes) {
-  constexpr int64_t kAhead = 2;
-  std::vector<int> calls;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (program.instructions[i].stream == Stream::kCompute) calls.push_back(static_cast<int>(i));
+// What leaves after the last product is held for as many calls as cost the area no bytes, and for
+// two in any case: so that the next call's bytes come and the last one's go while a call uses its
+// own. To hold all of it would take a whole model's place where updates send it home.
+Packing PackArea(const Lifetimes& lifetimes, const Program& program, const Area& area) {
+  constexpr int kLeastTail = 2;
+  const std::vector<Interval> shortest = InArea(lifetimes.Finish(kLeastTail), program, area);
+  Packing least = Pack(shortest);
+  for (int tail = static_cast<int>(program.instructions.size()); tail > kLeastTail; tail /= 2) {
+    const std::vector<Interval> held = InArea(lifetimes.Finish(tail), program, area);
+    if (held == shortest) break;
+    Packing packing = Pack(held);
+    if (packing.bytes <= least.bytes) return packing;
   }
-  for (Interval& lifetime : lifetimes) {
-    const auto next = std::upper_bound(calls.begin(), calls.end(), lifetime.last);
-    if (calls.end() - next < kAhead) continue;
-    lifetime.held = std::min(lifetime.held, next[kAhead - 1]);
-  }
+  return least;
 }
 
 std::vector<bool> SlotsWithTwoCopies(const ProgramSet& set) {
@@ -94,15 +94,14 @@ void PlaceTransient(ProgramSet& set, bool unified, int horizon) {
   for (Program& program : set.programs) {
     const auto has_any = [&](const Slot& slot) { return IsUnified(slot) == unified; };
     if (std::none_of(program.slots.begin(), program.slots.end(), has_any)) continue;
-    std::vector<Interval> lifetimes = LifetimesOf(set, program, horizon);
-    if (unified) FreeRoomsEarly(program, lifetimes);
+    const Lifetimes lifetimes = LifetimesOf(set, program, horizon);
     int64_t alignment = kPageBytes;
     for (const Slot& slot : program.slots) {
       if (has_any(slot)) alignment = std::max(alignment, slot.alignment);
     }
     for (int t = 0; t < kTierCount; ++t) {
       const Area area{static_cast<Tier>(t), unified};
-      const Packing packing = Pack(InArea(lifetimes, program, area));
+      const Packing packing = PackArea(lifetimes, program, area);
       const int64_t base = common::RoundUp(persistent[t], alignment);
       for (size_t s = 0; s < program.slots.size(); ++s) {
         if (area.Has(program.slots[s])) program.placements[s].offset = base + packing.offsets[s];
