@@ -21,6 +21,7 @@
 namespace strata::program {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -431,6 +432,29 @@ TEST(HomesTest, RemovedDependencyOfAFetch_IsARace) {
     EXPECT_THAT(message, HasSubstr("race"));
     EXPECT_THAT(message, HasSubstr("fetch block 2 micro 0"));
   }
+}
+
+// Updates take turns with the same bytes: each waits until those of an earlier one are home.
+TEST(HomesTest, RemovedDependencyOfAnUpdateOnAStash_IsARace) {
+  Plan plan = OnHost();
+  plan.places.optimizer = {};
+  const ProgramSet set = Build(plan).set;
+  int waits = 0;
+  for (size_t i = 0; i < set.programs[0].instructions.size(); ++i) {
+    const auto stashes = [&](const Dependency& dependency) {
+      return dependency.steps_back == 0 &&
+             set.programs[0].instructions[dependency.instruction].stream == Stream::kEvict;
+    };
+    const Instruction& update = set.programs[0].instructions[i];
+    if (update.purpose != Purpose::kUpdate) continue;
+    if (std::none_of(update.dependencies.begin(), update.dependencies.end(), stashes)) continue;
+    ++waits;
+    ProgramSet without = set;
+    std::erase_if(without.programs[0].instructions[i].dependencies, stashes);
+    const std::string message(Verify({&without}, "train", {.sizes = set.groups}).message());
+    EXPECT_THAT(message, AllOf(HasSubstr("race"), HasSubstr(update.label))) << i;
+  }
+  EXPECT_GT(waits, 0);
 }
 
 TEST(HomesTest, MissingReductionBeforeGradientsGoHome_IsRefused) {

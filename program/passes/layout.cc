@@ -52,20 +52,16 @@ std::vector<Interval> InArea(std::vector<Interval> intervals, const Program& pro
   return intervals;
 }
 
-// What leaves after the last product is held for as many calls as cost the area no bytes, and for
-// two in any case: so that the next call's bytes come and the last one's go while a call uses its
-// own. To hold all of it would take a whole model's place where updates send it home.
+// What leaves after the last product is held to the end where that costs the area no bytes, else
+// for two calls more: the next call's bytes come and the last one's go while a call uses its own.
+// All that updates send home would take a whole model's place.
 Packing PackArea(const Lifetimes& lifetimes, const Program& program, const Area& area) {
-  constexpr int kLeastTail = 2;
-  const std::vector<Interval> shortest = InArea(lifetimes.Finish(kLeastTail), program, area);
-  Packing least = Pack(shortest);
-  for (int tail = static_cast<int>(program.instructions.size()); tail > kLeastTail; tail /= 2) {
-    const std::vector<Interval> held = InArea(lifetimes.Finish(tail), program, area);
-    if (held == shortest) break;
-    Packing packing = Pack(held);
-    if (packing.bytes <= least.bytes) return packing;
-  }
-  return least;
+  const std::vector<Interval> to_the_end = InArea(lifetimes.Finish(), program, area);
+  const std::vector<Interval> for_two_calls = InArea(lifetimes.Finish(2), program, area);
+  Packing packing = Pack(to_the_end);
+  if (for_two_calls == to_the_end) return packing;
+  Packing less = Pack(for_two_calls);
+  return less.bytes < packing.bytes ? less : packing;
 }
 
 std::vector<bool> SlotsWithTwoCopies(const ProgramSet& set) {

@@ -65,7 +65,7 @@ class Lifetimes {
   std::vector<Stream> streams_;          // per step
   std::vector<int> mains_;               // steps of the main stream
   std::vector<int> hiding_;              // of these
-  std::vector<int> awaited_by_;  // per step: the first of the main stream that must wait
+  std::vector<int> awaited_by_;          // per step: the first of the main stream that must wait
   std::array<std::deque<int>, kStreamCount> pending_;  // steps that nothing awaits yet
   HazardMap map_;
   Order order_;
