@@ -21,6 +21,7 @@
 namespace strata::program {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -275,6 +276,31 @@ TEST(HomesTest, DeviceMemory_DoesNotGrowWithLayersButByWhatTheySave) {
   }
 }
 
+// State and its updates stay on the device: parameters come for their uses, what updates make of
+// them is there until it is home.
+TEST(HomesTest, DeviceMemory_GrowsByWhatBelongsThereOfALayer_NotByItsParameters) {
+  const auto bytes = [](int blocks, const Plan& plan) {
+    const auto built = Compose(ToyGraph({.blocks = blocks}), plan, ToyUpdate);
+    EXPECT_TRUE(built.ok()) << built.status();
+    const absl::Status status = VerifyAll((*built)[0].set);
+    EXPECT_TRUE(status.ok()) << status;
+    return (*built)[0].set.arena_bytes[static_cast<int>(Tier::kDevice)];
+  };
+  constexpr int64_t kSaves = toy::kBoundary + toy::kSaved, kState = 2 * toy::kBlockSet;
+  for (const Place& home : {Place{.host = 1}, Place{.ssd = 1}, Place{.unified = 1}}) {
+    for (const int resident : {1, 2, 4}) {
+      Plan plan = OnHost(2);
+      plan.places = {.parameters = home};
+      plan.streaming = {.resident = resident};
+      EXPECT_EQ(bytes(16, plan) - bytes(8, plan), 8 * (kState + toy::kBlockSet + kSaves));
+      plan.places.gradients = {.host = 1};
+      EXPECT_EQ(bytes(16, plan) - bytes(8, plan), 8 * (kState + kSaves));
+      plan.places.activations = {.host = 1};
+      EXPECT_EQ(bytes(16, plan) - bytes(8, plan), 8 * kState);
+    }
+  }
+}
+
 TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
   for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
     const ProgramSet set = Build(OnSsd(policy)).set;
@@ -406,6 +432,29 @@ TEST(HomesTest, RemovedDependencyOfAFetch_IsARace) {
     EXPECT_THAT(message, HasSubstr("race"));
     EXPECT_THAT(message, HasSubstr("fetch block 2 micro 0"));
   }
+}
+
+// Updates take turns with the same bytes: each waits until those of an earlier one are home.
+TEST(HomesTest, RemovedDependencyOfAnUpdateOnAStash_IsARace) {
+  Plan plan = OnHost();
+  plan.places.optimizer = {};
+  const ProgramSet set = Build(plan).set;
+  int waits = 0;
+  for (size_t i = 0; i < set.programs[0].instructions.size(); ++i) {
+    const auto stashes = [&](const Dependency& dependency) {
+      return dependency.steps_back == 0 &&
+             set.programs[0].instructions[dependency.instruction].stream == Stream::kEvict;
+    };
+    const Instruction& update = set.programs[0].instructions[i];
+    if (update.purpose != Purpose::kUpdate) continue;
+    if (std::none_of(update.dependencies.begin(), update.dependencies.end(), stashes)) continue;
+    ++waits;
+    ProgramSet without = set;
+    std::erase_if(without.programs[0].instructions[i].dependencies, stashes);
+    const std::string message(Verify({&without}, "train", {.sizes = set.groups}).message());
+    EXPECT_THAT(message, AllOf(HasSubstr("race"), HasSubstr(update.label))) << i;
+  }
+  EXPECT_GT(waits, 0);
 }
 
 TEST(HomesTest, MissingReductionBeforeGradientsGoHome_IsRefused) {

@@ -52,20 +52,16 @@ std::vector<Interval> InArea(std::vector<Interval> intervals, const Program& pro
   return intervals;
 }
 
-// Nothing waits for pages that go back after an update, and no product hides their way: rooms would
-// be held to the program's end, all of them. They are for kAhead calls more, so that the next pages
-// come and the last ones go while a call uses its own.
-void FreeRoomsEarly(const Program& program, std::vector<Interval>& lifetimes) {
-  constexpr int64_t kAhead = 2;
-  std::vector<int> calls;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (program.instructions[i].stream == Stream::kCompute) calls.push_back(static_cast<int>(i));
-  }
-  for (Interval& lifetime : lifetimes) {
-    const auto next = std::upper_bound(calls.begin(), calls.end(), lifetime.last);
-    if (calls.end() - next < kAhead) continue;
-    lifetime.held = std::min(lifetime.held, next[kAhead - 1]);
-  }
+// What leaves after the last product is held to the end where that costs the area no bytes, else
+// for two calls more: the next call's bytes come and the last one's go while a call uses its own.
+// All that updates send home would take a whole model's place.
+Packing PackArea(const Lifetimes& lifetimes, const Program& program, const Area& area) {
+  const std::vector<Interval> to_the_end = InArea(lifetimes.Finish(), program, area);
+  const std::vector<Interval> for_two_calls = InArea(lifetimes.Finish(2), program, area);
+  Packing packing = Pack(to_the_end);
+  if (for_two_calls == to_the_end) return packing;
+  Packing less = Pack(for_two_calls);
+  return less.bytes < packing.bytes ? less : packing;
 }
 
 std::vector<bool> SlotsWithTwoCopies(const ProgramSet& set) {
@@ -94,15 +90,14 @@ void PlaceTransient(ProgramSet& set, bool unified, int horizon) {
   for (Program& program : set.programs) {
     const auto has_any = [&](const Slot& slot) { return IsUnified(slot) == unified; };
     if (std::none_of(program.slots.begin(), program.slots.end(), has_any)) continue;
-    std::vector<Interval> lifetimes = LifetimesOf(set, program, horizon);
-    if (unified) FreeRoomsEarly(program, lifetimes);
+    const Lifetimes lifetimes = LifetimesOf(set, program, horizon);
     int64_t alignment = kPageBytes;
     for (const Slot& slot : program.slots) {
       if (has_any(slot)) alignment = std::max(alignment, slot.alignment);
     }
     for (int t = 0; t < kTierCount; ++t) {
       const Area area{static_cast<Tier>(t), unified};
-      const Packing packing = Pack(InArea(lifetimes, program, area));
+      const Packing packing = PackArea(lifetimes, program, area);
       const int64_t base = common::RoundUp(persistent[t], alignment);
       for (size_t s = 0; s < program.slots.size(); ++s) {
         if (area.Has(program.slots[s])) program.placements[s].offset = base + packing.offsets[s];

@@ -12,7 +12,9 @@ inline constexpr int64_t kPageBytes = 4096;
 
 // Communication runs beside compute as long as compute is not given its bytes: operands of
 // instructions on other streams than compute (of ops on other streams than the caller's) are held
-// back while the next calls (ops) run that compute more than they move. See Lifetimes.
+// back while the next calls (ops) run that compute more than they move. See Lifetimes. After the
+// last of these calls, what none waits for is held to the end where that costs no bytes, else for
+// two calls: weights at home on the host, updated on the device, leave as others are made.
 // One call: a reduction has all of the next layer's backward to hide under, and if it takes longer
 // in every layer no horizon hides it. Each call more costs a layer's whole gradient where gradients
 // are sharded (GPT-2 124M on two ranks: zero3 +7.3 % with one, +8.8 % with two; zero2 +1.7 %,

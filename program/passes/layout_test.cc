@@ -10,6 +10,7 @@
 namespace strata::program {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -241,6 +242,37 @@ TEST(HorizonTest, WhatMustWaitAnywayMayHaveTheBytes) {
                                     Plain(Stream::kCompute, {Read(2)}), Call(0, {Write(4)})},
                                    3, 2);
   EXPECT_TRUE(Share(set, 3, 4) || Share(set, 2, 4));
+}
+
+// Four updates, whose results (slots 2 to 5) go home, after a product and a call of so many slots.
+ProgramSet WithUpdates(int slots_before) {
+  std::vector<Instruction> list = {Call(0, {Write(6)}), Plain(Stream::kCompute, {})};
+  for (int s = 0; s < slots_before; ++s) list[1].operands.push_back(Write(6 + s));
+  for (int update = 0; update < 4; ++update) {
+    list.push_back(Call(1, {Write(2 + update)}));
+    list.push_back(Plain(Stream::kEvict, {Read(2 + update)}));
+  }
+  return WithCalls(std::move(list), 4 + slots_before, 1);
+}
+
+TEST(HorizonTest, WhatLeavesAfterTheLastProductIsHeldForTwoCalls) {
+  const ProgramSet set = WithUpdates(1);
+  EXPECT_TRUE(Share(set, 2, 5));
+  for (const int other : {3, 4}) EXPECT_FALSE(Share(set, 2, other));
+  EXPECT_THAT(PredecessorsOf(set, 8), Contains(Dependency{3, 0}));
+  for (const int update : {2, 4, 6}) {
+    for (const Dependency& wait : PredecessorsOf(set, update)) EXPECT_EQ(wait.steps_back, 1);
+  }
+}
+
+TEST(HorizonTest, WhatLeavesAfterTheLastProductIsHeldToTheEndWhereThatCostsNoBytes) {
+  const ProgramSet set = WithUpdates(4);
+  for (const int a : {2, 3, 4, 5}) {
+    for (const int b : {2, 3, 4, 5}) EXPECT_EQ(Share(set, a, b), a == b);
+  }
+  for (const int update : {2, 4, 6, 8}) {
+    for (const Dependency& wait : PredecessorsOf(set, update)) EXPECT_EQ(wait.steps_back, 1);
+  }
 }
 
 TEST(HorizonTest, OpsBesideTheCallersKeepTheirLocalsToo) {

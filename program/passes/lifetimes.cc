@@ -56,7 +56,7 @@ void Lifetimes::Add(const LifetimeStep& step, const std::vector<Operand>& operan
   if (frame >= 0) Include(frame, index);
   for (const int earlier : conflicts) order_.AddEdge(earlier, index);
   if (step.stream == main_) {
-    newest_main_ = index;
+    mains_.push_back(index);
     Await(index);
   } else {
     pending_[static_cast<int>(step.stream)].push_back(index);
@@ -72,28 +72,33 @@ void Lifetimes::Await(int step) {
   }
 }
 
-int Lifetimes::HeldUntil(int step) const {
-  const auto next = std::upper_bound(hiding_.begin(), hiding_.end(), step);
-  if (horizon_ == 0) return step;
-  const int until = hiding_.end() - next >= horizon_ ? next[horizon_ - 1] : newest_main_;
-  return std::max(step, std::min(until, awaited_by_[step] - 1));
+int Lifetimes::HeldUntil(int step, int tail) const {
+  if (horizon_ == 0 || mains_.empty()) return step;
+  const auto hiding = std::upper_bound(hiding_.begin(), hiding_.end(), step);
+  if (hiding_.end() - hiding >= horizon_) {
+    return std::max(step, std::min(hiding[horizon_ - 1], awaited_by_[step] - 1));
+  }
+  if (awaited_by_[step] != kNever) return std::max(step, awaited_by_[step] - 1);
+  const auto next = std::upper_bound(mains_.begin(), mains_.end(), step);
+  return std::max(step, mains_.end() - next > tail ? next[tail - 1] : mains_.back());
 }
 
-std::vector<Interval> Lifetimes::Finish() {
-  for (size_t s = 0; s < intervals_.size(); ++s) {
-    Interval& interval = intervals_[s];
+std::vector<Interval> Lifetimes::Finish(int tail) const {
+  std::vector<Interval> intervals = intervals_;
+  for (size_t s = 0; s < intervals.size(); ++s) {
+    Interval& interval = intervals[s];
     int holders = 0;
     for (const int user : users_[s]) {
-      const int until = HeldUntil(user);
+      const int until = HeldUntil(user, tail);
       if (until <= interval.last) continue;
       interval.held = std::max(interval.held, until);
       interval.held_by = ++holders > 1 ? -1 : static_cast<int>(streams_[user]);
     }
   }
-  return std::move(intervals_);
+  return intervals;
 }
 
-std::vector<Interval> LifetimesOf(const ProgramSet& set, const Program& program, int horizon) {
+Lifetimes LifetimesOf(const ProgramSet& set, const Program& program, int horizon) {
   Lifetimes lifetimes(static_cast<int>(set.slots.size()), static_cast<int>(program.slots.size()),
                       Stream::kCompute, horizon);
   for (const Instruction& instruction : program.instructions) {
@@ -107,7 +112,7 @@ std::vector<Interval> LifetimesOf(const ProgramSet& set, const Program& program,
     }
     lifetimes.Add(step, instruction.operands, set.groups, instruction.frame);
   }
-  return lifetimes.Finish();
+  return lifetimes;
 }
 
 }  // namespace strata::program

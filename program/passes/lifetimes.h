@@ -5,6 +5,7 @@
 
 #include <array>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include "program/ir/program.h"
@@ -24,7 +25,8 @@ struct LifetimeStep {
 // Steps are added in list order. What a step beside the main stream uses last is held over the next
 // `horizon` hiding steps of the main stream (or all that are left), but not beyond the step that
 // must wait for it in any case: no other step of the main stream gets its bytes, to wait for a
-// stream that it has nothing to do with.
+// stream that it has nothing to do with. Where too few hiding steps are left and no step must wait,
+// as for what updates send home, nothing bounds that but the list's end: see Finish.
 class Lifetimes {
  public:
   // Slots numbered from `first` on get intervals, `count` of them; those before are persistent or
@@ -44,13 +46,15 @@ class Lifetimes {
   void Add(const LifetimeStep& step, const std::vector<Operand>& operands, const GroupSizes& groups,
            int frame = -1);
 
-  // Without bytes and alignments.
-  std::vector<Interval> Finish();
+  static constexpr int kToTheEnd = std::numeric_limits<int>::max();
+  // Without bytes and alignments. `tail`: for how many more steps of the main stream that is held
+  // which nothing else bounds.
+  std::vector<Interval> Finish(int tail = kToTheEnd) const;
 
  private:
   void Include(int slot, int step);
   void Await(int step);
-  int HeldUntil(int step) const;
+  int HeldUntil(int step, int tail) const;
 
   const int first_;
   const Stream main_;
@@ -59,16 +63,16 @@ class Lifetimes {
   std::vector<Interval> intervals_;
   std::vector<std::vector<int>> users_;  // of each slot, beside the main stream: newest per stream
   std::vector<Stream> streams_;          // per step
-  std::vector<int> hiding_;              // steps
-  int newest_main_ = -1;
-  std::vector<int> awaited_by_;  // per step: the first of the main stream that must wait
+  std::vector<int> mains_;               // steps of the main stream
+  std::vector<int> hiding_;              // of these
+  std::vector<int> awaited_by_;          // per step: the first of the main stream that must wait
   std::array<std::deque<int>, kStreamCount> pending_;  // steps that nothing awaits yet
   HazardMap map_;
   Order order_;
 };
 
 // Of the program's own slots; `horizon`: see LayoutOptions.
-std::vector<Interval> LifetimesOf(const ProgramSet& set, const Program& program, int horizon);
+Lifetimes LifetimesOf(const ProgramSet& set, const Program& program, int horizon);
 
 // Whether an op computes more than it moves: a product, not a sum or a copy.
 bool Hides(const Op& op);

@@ -29,6 +29,7 @@ struct Interval {
     }
   }
   bool used() const { return last >= first && bytes > 0; }
+  bool operator==(const Interval&) const = default;
 };
 
 // Whether the two may not have a byte in common.
