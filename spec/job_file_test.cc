@@ -439,7 +439,8 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"parallel.update_policy=speculative", "train.optimizer={name: sgd}"},
        "parallel.update_policy: speculative with sgd is"},
       {{"memory=auto"}, "memory: auto is"},
-      {{"resources.device=h100"}, "resources.device: h100 is"},
+      {{"resources.device=toaster"}, "resources.device: toaster is"},
+      {{"resources.device=H100"}, "a kind of GPU in lower case, such as h100"},
       {{"train.method=qlora", "train.quantize={block: 128}", "train.start_from=c"},
        "train.quantize.block: block 128 is"},
   };
@@ -452,6 +453,9 @@ TEST(Unsupported, IsRefusedWithItsValue) {
     EXPECT_EQ(Unsupported({"train.method=qlora", "train.start_from=c",
                            absl::StrCat("train.quantize=", quantize)}),
               "");
+  }
+  for (const char* device : {"gpu", "h100", "a100-80", "rtx-a6000"}) {
+    EXPECT_EQ(Unsupported({absl::StrCat("resources.device=", device)}), "");
   }
   EXPECT_EQ(Unsupported({"parallel={context: 2, context_method: all_to_all, data: 2}"}), "");
   EXPECT_EQ(Unsupported({"parallel={tensor: 2, pipeline: 2, pipeline_schedule: zero_bubble}"}), "");

@@ -3,13 +3,14 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "common/status_macros.h"
+#include "topology/device_kind.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
 #include "worker/trainer/trainer_main.h"
 
@@ -49,7 +50,7 @@ absl::StatusOr<int> GraphActions() {
 // Gives the device cuDNN's attention, where the job's environment asks for it.
 absl::Status SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
   const char* const text = std::getenv("STRATA_GPU_CUDNN");
-  const std::string_view wished = text == nullptr ? "0" : text;
+  const absl::string_view wished = text == nullptr ? "0" : text;
   if (wished == "0") return absl::OkStatus();
   if (wished != "1") {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -74,7 +75,11 @@ absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ra
   accelerator->set_graph_actions(graph_actions);
   RETURN_IF_ERROR(SetAttention(*accelerator));
   const std::string name(accelerator->device().name());
-  return NamedAccelerator{std::move(accelerator), name};
+#ifdef STRATA_CUDA_STANDIN
+  return NamedAccelerator{std::move(accelerator), name, ""};
+#else
+  return NamedAccelerator{std::move(accelerator), name, topology::KindOfProduct(name)};
+#endif
 }
 
 }  // namespace
