@@ -439,7 +439,7 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"parallel.update_policy=speculative", "train.optimizer={name: sgd}"},
        "parallel.update_policy: speculative with sgd is"},
       {{"memory=auto"}, "memory: auto is"},
-      {{"resources.device=h100"}, "resources.device: h100 is"},
+      {{"resources.device=H100"}, "a kind of GPU in lower case, such as h100"},
       {{"train.method=qlora", "train.quantize={block: 128}", "train.start_from=c"},
        "train.quantize.block: block 128 is"},
   };
@@ -455,8 +455,8 @@ TEST(Unsupported, IsRefusedWithItsValue) {
   }
   EXPECT_EQ(Unsupported({"parallel={context: 2, context_method: all_to_all, data: 2}"}), "");
   EXPECT_EQ(Unsupported({"parallel={tensor: 2, pipeline: 2, pipeline_schedule: zero_bubble}"}), "");
-  EXPECT_EQ(Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",
-                         "resources.spares=1", "resources.preemptible=true",
+  EXPECT_EQ(Unsupported({"parallel.shard=zero1", "parallel.data=2",
+                         "resources={device: rtx-a6000, priority: 5, spares: 1, preemptible: true}",
                          "train.schedule.name=wsd", "data.train[0].weight=0.5"}),
             "");
 }

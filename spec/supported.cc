@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "spec/schema.h"
 #include "spec/validate.h"
@@ -67,6 +69,15 @@ void CheckSpeculative(const JobSpec& job, SupportCheck& check) {
                "use deferred or spooled");
 }
 
+// Such as nodes tell (topology::KindOfProduct): h100, rtx-a6000. Which there are the cluster knows.
+bool IsKindOfGpu(const std::string& device) {
+  const auto may_be = [](unsigned char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
+  };
+  return std::all_of(device.begin(), device.end(), may_be) &&
+         std::any_of(device.begin(), device.end(), absl::ascii_isdigit);
+}
+
 }  // namespace
 
 void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& problems) {
@@ -77,7 +88,8 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
   check.Refuse(job.memory().automatic(), "memory", "auto",
                "name the tiers, such as {device: 8GiB}");
   const std::string& device = job.resources().device();
-  check.Refuse(device != "cpu" && device != "gpu", "resources.device", device, "use cpu or gpu");
+  check.Refuse(device != "cpu" && device != "gpu" && !IsKindOfGpu(device), "resources.device",
+               device, "use cpu, gpu, or a kind of GPU in lower case, such as h100");
 }
 
 }  // namespace strata::spec

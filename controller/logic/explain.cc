@@ -172,6 +172,8 @@ void ExplainOrder(const ClusterTree& tree, const v1::JobRecord& job, Lines& line
   const bool known = std::all_of(placement.ranks.begin(), placement.ranks.end(),
                                  [](const scheduler::Device& rank) { return rank.node >= 0; });
   if (!known || placement.ranks.empty()) return;
+  const std::string& kind = cluster.nodes()[placement.ranks.front().node].kind;
+  if (kind != "cpu") lines.push_back(absl::StrCat("Its devices are of kind ", kind, "."));
   ExplainGroups(cluster, placement, lines);
   const scheduler::Shape shape = ShapeOf(job, job.layout().data());
   if (static_cast<int64_t>(placement.ranks.size()) != shape.ranks() || shape.ranks() == 1) return;

@@ -139,6 +139,16 @@ class GpuStandinTest(GpuJobs):
             self.assertEqual(done.returncode, 0, done.stdout)
         self.assertLess(abs(records[-1]["loss"] - whole[-1]["loss"]), ORDER_OF_SUMS * 1e-6 * whole[-1]["loss"])
 
+    def test_a_kind_is_that_of_the_device(self):
+        done, records = self.run_job("t4", "train.steps=1")  # which Strata does not run on
+        if REAL:
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("resources.device: t4: the device of rank 0 is of kind", done.stdout)
+            return
+        self.assertEqual((done.returncode, len(records)), (0, 1), done.stdout)  # the stand-in is any
+        manifest = json.loads((self.folder / "of-t4/checkpoints/step-00000001/manifest.json").read_text())
+        self.assertEqual(manifest["info"]["device_kind"], "t4")
+
     @unittest.skipIf(REAL, "here nothing is missing")
     def test_what_is_missing_is_told(self):
         del self.env["STRATA_GPU_STANDIN"]

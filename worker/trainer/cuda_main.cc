@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "common/status_macros.h"
+#include "topology/device_kind.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
 #include "worker/trainer/trainer_main.h"
 
@@ -74,7 +75,11 @@ absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ra
   accelerator->set_graph_actions(graph_actions);
   RETURN_IF_ERROR(SetAttention(*accelerator));
   const std::string name(accelerator->device().name());
-  return NamedAccelerator{std::move(accelerator), name};
+#ifdef STRATA_CUDA_STANDIN
+  return NamedAccelerator{std::move(accelerator), name, ""};
+#else
+  return NamedAccelerator{std::move(accelerator), name, topology::KindOfProduct(name)};
+#endif
 }
 
 }  // namespace

@@ -61,6 +61,17 @@ void AddMembersOfGroups(const program::Mesh& mesh, int rank, v1::Prepared& prepa
 // Agents of a cluster show each rank its device alone; ranks of one machine see all of them.
 int OrdinalOf(const v1::TrainerTask& task) { return task.has_controlled() ? 0 : task.rank(); }
 
+// Of a cluster's devices the agents know the kinds, by which ranks are placed.
+absl::Status CheckKind(const v1::TrainerTask& task, const NamedAccelerator& made) {
+  const std::string& asked = JobOf(task).resources().device();
+  if (task.has_controlled() || asked == "gpu" || made.kind.empty() || made.kind == asked) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "resources.device: ", asked, ": the device of rank ", task.rank(), " is of kind ", made.kind,
+      " (", made.name, ") — use ", made.kind, ", or gpu for any kind"));
+}
+
 // Null where the task computes on the CPU. Rank 0 tells on what.
 absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& context,
                                                              collectives::Communicator* ranks) {
@@ -72,6 +83,7 @@ absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& 
         ": this trainer computes on the CPU only"));
   }
   ASSIGN_OR_RETURN(NamedAccelerator made, context.parts.make_accelerator(OrdinalOf(task), ranks));
+  RETURN_IF_ERROR(CheckKind(task, made));
   if (task.rank() == 0) {
     context.control->Notice(v1::Notice::SEVERITY_INFO, absl::StrCat("computes on ", made.name));
   }

@@ -27,6 +27,7 @@ using PlantFault = void (*)(program::ProgramSet&);
 struct NamedAccelerator {
   std::unique_ptr<Accelerator> accelerator;
   std::string name;
+  std::string kind;  // topology::KindOfProduct; empty: it stands for any
 };
 // Of the node's device `ordinal`. `ranks`: between the world's, by which their devices find each
 // other; it belongs to who makes groups until that returns; null: there is one rank. Errors say

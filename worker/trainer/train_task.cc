@@ -300,7 +300,7 @@ class Training {
     info.plan_digest = context_.task.plan().plan_digest();
     info.build = context_.build;
     info.isa = kernels::IsaName();
-    info.device_kind = "cpu";
+    info.device_kind = job_.resources().device();
     info.job_spec = job_text_;
     if (program_.loss_scaling) {
       info.loss_scale = loss_scale_.value;

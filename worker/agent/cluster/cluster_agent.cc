@@ -114,7 +114,7 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
       options.threads_per_device > 0 ? options.threads_per_device : ShareOfProcessors(core.devices);
   core.incarnation = DrawIncarnation(clock);
   // Without a trainer there is none, which starts will tell.
-  core.build = PinnedTrainer().value_or(TrainerProgram()).build;
+  core.build = PinnedTrainer(core.device).value_or(TrainerProgram()).build;
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();
   core.data_devices = DataDevices(options);
