@@ -64,7 +64,7 @@ absl::StatusOr<Stream*> CudaDevice::CreateStream(Service) { return CreateQueue()
 
 absl::StatusOr<int64_t> CudaDevice::UsedBytes() {
   size_t free = 0, total = 0;
-  RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free, &total), "used memory"));
+  RETURN_IF_ERROR(CudaStatus("used memory", cudaMemGetInfo(&free, &total)));
   return static_cast<int64_t>(total - free);
 }
 
