@@ -71,6 +71,10 @@ int64_t MemoryRecord::DeviceBytes() const {
 
 void MemoryRecord::MarkOverhead() {
   device_overhead_bytes_ = DeviceBytes();
+  for (const v1::TierBytes& tier : predicted_) {
+    // Its addresses, which are bound, are taken with the memory itself.
+    if (TierOf(tier) == program::Tier::kDevice) device_overhead_bytes_ -= tier.bytes();
+  }
   // What compiling left in the heap is given back, so that the overhead is what stays.
   malloc_trim(0);
   if (const auto now = memory::ReadProcessMemory(); now.ok()) {
