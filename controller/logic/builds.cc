@@ -10,7 +10,8 @@ bool Counts(const NodeEntry& node) {
   return node.Usable() && !node.drained && !node.quarantined && !node.leaving;
 }
 
-std::string MostOf(const std::map<std::string, int>& devices, const std::string& before) {
+std::string MostOf(std::map<std::string, int> devices, const std::string& before) {
+  if (devices.size() > 1) devices.erase("");  // without a trainer, or of before builds were told
   auto best = devices.find(before);
   if (best == devices.end()) best = devices.begin();
   for (auto build = devices.begin(); build != devices.end(); ++build) {
@@ -31,8 +32,7 @@ std::vector<NodeEntry*> ChooseBuilds(NodeTable& nodes, std::map<std::string, std
   for (auto& [name, node] : nodes.all()) {
     const auto found = chosen.find(node.kind);
     const bool fits = found == chosen.end() || found->second == node.build;
-    // Those that do not say theirs are of before there were any.
-    std::string left_out_for = fits ? "" : found->second.empty() ? "(not told)" : found->second;
+    std::string left_out_for = fits ? "" : found->second;
     if (node.left_out_for == left_out_for) continue;
     node.left_out_for = std::move(left_out_for);
     nodes.Touch(node);

@@ -1,6 +1,7 @@
 // Which build of the trainer ranks are started with. Ranks of one job must be of one build, and
 // during an upgrade a cluster has two: then new ranks go to nodes of the build that most devices of
 // their kind have, until its other nodes are upgraded too. Ranks that run stay where they are.
+// Nodes that tell no build, as those without a trainer, count only where none does.
 #ifndef STRATA_CONTROLLER_LOGIC_BUILDS_H_
 #define STRATA_CONTROLLER_LOGIC_BUILDS_H_
 

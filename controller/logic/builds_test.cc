@@ -63,6 +63,17 @@ TEST_F(Builds, OfAsManyDevicesTheOneInUseStays) {
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n0");
 }
 
+TEST_F(Builds, NodesWithoutATrainerTakeNoRanksWhereOthersHaveOne) {
+  for (const char* node : {"n0", "n1"}) Upgrade(node, "");
+  Upgrade("n2", "new");
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  EXPECT_THAT(Explained("a"), HasSubstr("n1 is not usable: its agent tells of no trainer"));
+  ASSERT_TRUE(h.Create(Harness::Request("b", 1)).ok());
+  ASSERT_EQ(h.Job("b").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("b").placement(0).node(), "nodes/n2");
+}
+
 TEST_F(Builds, RanksThatRunStayWhereTheyAreWhileTheirAgentsAreReplaced) {
   h.Run("a", {"n0", "n1"});
   Upgrade("n0", "new", {Held("a", 1, {0}, true)});

@@ -239,6 +239,9 @@ std::string WhyUnusable(const Snapshot& snapshot, const SnapshotNode& node) {
   if (shown.drained()) return "drained";
   if (shown.leaving()) return "its agent is about to go";
   if (shown.quarantined()) return absl::StrCat("in quarantine, ", shown.quarantine_reason());
+  if (shown.build().empty()) {
+    return "its agent tells of no trainer for its devices: its log says what is missing";
+  }
   return absl::StrCat("its trainer is of build ", shown.build(),
                       ", and ranks are started with build ", node.left_out_for,
                       ", which most devices of its kind have: upgrade it");

@@ -131,6 +131,14 @@ checkpoint: {{every_steps: 1}}
         self.submit_job("apart", "gpu", "parallel.data=4", "train.global_batch=4")
         self.assertIn("which most devices of its kind have: upgrade it", self.strata("explain", "apart").stdout)
 
+    def test_what_is_missing_is_told(self):
+        del self.env["STRATA_GPU_STANDIN"]
+        self.start_nodes("h100")
+        self.assertRegex(self.logs(), "no job can start here: .*strata-trainer-gpu: No such file or directory")
+        self.submit_job("lacks", "gpu")
+        told = self.strata("wait", "lacks", "--for=state=RUNNING", "--timeout", "60s", code=1)
+        self.assertIn("strata-trainer-gpu: No such file or directory — jobs on GPUs need it", told.stdout + told.stderr)
+
     def test_a_killed_rank_is_recovered_from_the_checkpoint_and_a_cancellation_ends_the_job(self):
         self.start_nodes("h100", "h100", cards=1)
         self.submit_job("long", "gpu", "parallel={data: 2, shard: zero1}")

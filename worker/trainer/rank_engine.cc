@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "planner/job/job_plan.h"
 #include "program/ir/mesh.h"
+#include "worker/trainer/accelerator_kind.h"
 #include "worker/trainer/join.h"
 #include "worker/trainer/memory_plan.h"
 #include "worker/trainer/program_digest.h"
@@ -60,17 +61,6 @@ void AddMembersOfGroups(const program::Mesh& mesh, int rank, v1::Prepared& prepa
 
 // Agents of a cluster show each rank its device alone; ranks of one machine see all of them.
 int OrdinalOf(const v1::TrainerTask& task) { return task.has_controlled() ? 0 : task.rank(); }
-
-// Of a cluster's devices the agents know the kinds, by which ranks are placed.
-absl::Status CheckKind(const v1::TrainerTask& task, const NamedAccelerator& made) {
-  const std::string& asked = JobOf(task).resources().device();
-  if (task.has_controlled() || asked == "gpu" || made.kind.empty() || made.kind == asked) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "resources.device: ", asked, ": the device of rank ", task.rank(), " is of kind ", made.kind,
-      " (", made.name, ") — use ", made.kind, ", or gpu for any kind"));
-}
 
 // Null where the task computes on the CPU. Rank 0 tells on what.
 absl::StatusOr<std::unique_ptr<Accelerator>> OpenAccelerator(const TaskContext& context,

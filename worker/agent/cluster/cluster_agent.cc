@@ -113,8 +113,11 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   core.threads_per_device =
       options.threads_per_device > 0 ? options.threads_per_device : ShareOfProcessors(core.devices);
   core.incarnation = DrawIncarnation(clock);
-  // Without a trainer there is none, which starts will tell.
-  core.build = PinnedTrainer(core.device).value_or(TrainerProgram()).build;
+  if (const auto trainer = PinnedTrainer(core.device); trainer.ok()) {
+    core.build = trainer->build;
+  } else {  // starts will tell as well
+    Log(absl::StrCat("no job can start here: ", trainer.status().message()));
+  }
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();
   core.data_devices = DataDevices(options);
