@@ -1,5 +1,6 @@
-// Device memory of training with weights at home on the host and state on the device, from the
-// programs of real models: layers come and go, so that one more takes what belongs on the device.
+// Device memory of training with weights at home on the host or on SSD and state on the device,
+// from the programs of real models: layers come and go, so that one more takes what belongs on the
+// device.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -34,8 +35,8 @@ struct Device {
   int64_t layer_elements = 0;
 };
 
-// One rank, bf16 weights with f32 masters and moments; gradients wait on the host.
-Device DeviceOf(int64_t layers, int resident) {
+// One rank, bf16 weights with f32 masters and moments; gradients wait where weights are.
+Device DeviceOf(int64_t layers, const program::Place& home, int resident) {
   model::EmitOptions options;
   options.type = program::DType::kBF16;
   options.sequence = kSequence;
@@ -50,7 +51,7 @@ Device DeviceOf(int64_t layers, int resident) {
   }
   const program::Plan plan{.virtual_shards = 1,
                            .global_batch = 4,
-                           .places = {.parameters = {.host = 1}, .gradients = {.host = 1}},
+                           .places = {.parameters = home, .gradients = home},
                            .streaming = {.resident = resident},
                            .gradient_clip = 1,
                            .tier = Tier::kDevice};
@@ -70,14 +71,17 @@ Device DeviceOf(int64_t layers, int resident) {
 
 TEST(DeviceMemoryTest, GrowsByStateAndWhatALayerKeeps_NotByWeights) {
   constexpr int64_t kMore = 24;
-  for (const int resident : {1, 2, 4}) {
-    const Device few = DeviceOf(8, resident), many = DeviceOf(8 + kMore, resident);
-    const int64_t weights = 2 * few.layer_elements, state = 12 * few.layer_elements;
-    // What backwards begin from, and what packing wastes.
-    const int64_t kept = kSequence * kHidden * 2, wasted = 2 * weights;
-    EXPECT_NEAR(many.bytes - few.bytes, kMore * state, kMore * kept + wasted) << resident;
-    RecordProperty("resident " + std::to_string(resident),
-                   std::to_string(few.bytes) + " " + std::to_string(many.bytes));
+  for (const program::Place& home : {program::Place{.host = 1}, program::Place{.ssd = 1}}) {
+    for (const int resident : {1, 2, 4}) {
+      const Device few = DeviceOf(8, home, resident), many = DeviceOf(8 + kMore, home, resident);
+      const int64_t weights = 2 * few.layer_elements, state = 12 * few.layer_elements;
+      // What backwards begin from, and what packing wastes.
+      const int64_t kept = kSequence * kHidden * 2, wasted = 2 * weights;
+      EXPECT_NEAR(many.bytes - few.bytes, kMore * state, kMore * kept + wasted) << resident;
+      RecordProperty(
+          std::string(home.ssd > 0 ? "ssd" : "host") + " resident " + std::to_string(resident),
+          std::to_string(few.bytes) + " " + std::to_string(many.bytes));
+    }
   }
 }
 

@@ -10,9 +10,7 @@ class Deferred final : public Updates {
   void AtGradient(int, const Operand&) override {}
 
   void AtEnd(int set, const Operand& gradient) override {
-    const size_t first = update_.next_instruction();
-    update_.Run(set, gradient);
-    update_.GuardNext(first, Scalar::kApply);
+    update_.Run(set, gradient, Scalar::kApply);
     update_.Publish(set);
   }
 

@@ -125,17 +125,17 @@ Operand SetUpdate::At(const Range& range, const std::vector<Part>& parts, int pa
              : operand;
 }
 
-void SetUpdate::Run(int set, const Operand& gradient) {
+void SetUpdate::Run(int set, const Operand& gradient, std::optional<Scalar> guard) {
   for (const Range& range : RangesOf(set)) {
     const StateRange& of = PlanOf(set).ranges[range.index];
     Operand piece = gradient;
     piece.offset += BytesOf(stage_.plan.update_gradient(), of.first);
     piece.bytes = BytesOf(stage_.plan.update_gradient(), of.count);
-    RunRange(range, piece);
+    RunRange(range, piece, guard);
   }
 }
 
-void SetUpdate::RunRange(const Range& range, const Operand& gradient) {
+void SetUpdate::RunRange(const Range& range, const Operand& gradient, std::optional<Scalar> guard) {
   // The gradient comes last: the others do not wait for a backward.
   const std::vector<Part> parts = PartsOf(range);
   ReadParts(range, parts);
@@ -145,9 +145,11 @@ void SetUpdate::RunRange(const Range& range, const Operand& gradient) {
     there = Staged(range, PlanOf(range.set).gradients, gradient, what);
     transfers_.Move(gradient, there, Purpose::kUpdate, what);
   }
+  const size_t first = next_instruction();
   state_.CallUpdate(range.set, range.index, there, ScalarsOf(range),
                     [&](int part, int version) { return At(range, parts, part, version); });
   WriteParts(range, parts);
+  if (guard.has_value()) Guard(first, *guard);
 }
 
 void SetUpdate::FixUp(int set) {
@@ -221,15 +223,6 @@ void SetUpdate::Publish(int set) {
 void SetUpdate::Guard(size_t first, Scalar scalar) {
   std::vector<Instruction>& instructions = stage_.assembler.program().instructions;
   for (size_t i = first; i < instructions.size(); ++i) instructions[i].predicate = {scalar};
-}
-
-void SetUpdate::GuardNext(size_t first, Scalar scalar) {
-  std::vector<Instruction>& instructions = stage_.assembler.program().instructions;
-  for (size_t i = first; i < instructions.size(); ++i) {
-    const bool brings = instructions[i].mechanism == Mechanism::kTransfer &&
-                        instructions[i].operands[1].version == 0;
-    if (!brings) instructions[i].predicate = {scalar};
-  }
 }
 
 }  // namespace strata::program

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ class SetUpdate {
             const ScalarPlaces& scalars)
       : stage_(stage), state_(state), transfers_(transfers), scalars_(scalars) {}
 
-  // `set`: position in StagePlan::sets; `gradient`: at home.
-  void Run(int set, const Operand& gradient);
+  // `set`: position in StagePlan::sets; `gradient`: at home. With `guard`, the next version is made
+  // only where that scalar says so; what the update needs is brought ahead of it.
+  void Run(int set, const Operand& gradient, std::optional<Scalar> guard = std::nullopt);
   // Makes the next version again from both, with the clip factor that is known now.
   void FixUp(int set);
   // Where ranks update parts of parameters that are whole, they gather them.
@@ -36,8 +38,6 @@ class SetUpdate {
 
   // From instruction `first` on, all take place only where the scalar says so.
   void Guard(size_t first, Scalar scalar);
-  // The same but for what only brings, which may run ahead of the scalar.
-  void GuardNext(size_t first, Scalar scalar);
   size_t next_instruction() const { return stage_.assembler.program().instructions.size(); }
 
   // Bytes of the largest slab that updates of the stage need; 0: none does.
@@ -63,7 +63,7 @@ class SetUpdate {
     return PlanOf(set).state_parts > 1 && PlanOf(set).parameter_parts == 1;
   }
   std::vector<Range> RangesOf(int set) const;
-  void RunRange(const Range& range, const Operand& gradient);
+  void RunRange(const Range& range, const Operand& gradient, std::optional<Scalar> guard);
   void FixUpRange(const Range& range);
   std::vector<Part> PartsOf(const Range& range);
   Operand Staged(const Range& range, Home from, const Operand& home, const std::string& what);
