@@ -252,7 +252,9 @@ TEST_F(NcclFailuresTest, Failures_LetStreamsGoOnWithAbortOnly) {
       const absl::Status status = fail(rank);
       EXPECT_FALSE(status.ok());
       EXPECT_EQ(rank.communicator->Check(), status);
-      while (standin::DescribeWaits().empty()) cudaStreamQuery(rank.stream);
+      while (cudaStreamQuery(rank.stream) == cudaErrorNotReady &&
+             standin::DescribeWaits().empty()) {
+      }
       EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
       rank.communicator->Abort(absl::AbortedError("comes later"));
       rank.ExpectStreamEnds();

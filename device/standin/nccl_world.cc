@@ -480,14 +480,9 @@ std::vector<ncclComm*> NcclWorld::LiveOf(int device) const {
   return live;
 }
 
-void NcclWorld::SetFailure(ncclComm& comm, ncclResult_t error) {
-  comm.failure = error;
-  comm.error = "a failure that a test asked for";
-}
-
 void NcclWorld::Fail(int device, ncclResult_t error) {
   for (ncclComm* const comm : LiveOf(device)) {
-    SetFailure(*comm, error);
+    comm->failure = error;
     for (const Part& part : comm->parts) part.meeting->is_stuck = true;
   }
   runtime_.NoteChange();
@@ -495,7 +490,7 @@ void NcclWorld::Fail(int device, ncclResult_t error) {
 
 void NcclWorld::CutOff(int device, int n, ncclResult_t error) {
   ncclComm& comm = *LiveOf(device).at(n);
-  SetFailure(comm, error);
+  comm.failure = error;
   EndParts(comm);
   runtime_.NoteChange();
 }

@@ -58,7 +58,6 @@ class NcclWorld : public Extension {
 
   // A device's, in the order in which they were made.
   std::vector<ncclComm*> LiveOf(int device) const;
-  static void SetFailure(ncclComm& comm, ncclResult_t error);
   void EndParts(const ncclComm& comm);
   ncclResult_t State(const ncclComm& comm) const;
   std::string WrongArgument(const ncclComm& comm, const NcclCall& call, const Stream& stream);

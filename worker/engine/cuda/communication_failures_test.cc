@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "collectives/loopback.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "device/standin/nccl_standin.h"
@@ -22,6 +23,9 @@ namespace {
 using absl::StatusCode;
 using program::Stream;
 using testing::HasSubstr;
+
+// Whether a stream stands at an operation that another rank has no part in yet.
+bool IsHeldUp() { return absl::StrContains(standin::DescribeWaits(), "communicator"); }
 
 // A device whose watch, like any thread but the engine's, is as late as can be: it stands still
 // once it has let streams go, until the engine has said what became of the step.
@@ -72,7 +76,7 @@ class LateWatch final : public Accelerator {
  private:
   bool IsOthers() const { return std::this_thread::get_id() != engine_; }
   void StandStill() const {
-    while (IsOthers() && !over_ && standin::DescribeWaits().empty()) std::this_thread::yield();
+    while (IsOthers() && !over_ && !IsHeldUp()) std::this_thread::yield();
   }
 
   CudaAccelerator* const real_;
@@ -160,7 +164,7 @@ class CommunicationFailuresTest : public standin::CudaTest {
     std::pair<absl::Status, int> result;
     OnRank(Sum, [&](Rank& rank) {
       std::thread failing([&] {
-        while (standin::DescribeWaits().empty()) std::this_thread::yield();
+        while (!IsHeldUp()) std::this_thread::yield();
         fail(rank);
       });
       result.first = rank.engine->RunStep(0, 0);
