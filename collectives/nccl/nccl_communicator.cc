@@ -255,7 +255,7 @@ absl::Status NcclCommunicator::Await(ncclComm* comm, absl::string_view what,
                                                       absl::FormatDuration(at_most),
                                                       ": a member is late, dead or out of reach"));
     }
-    aborted_.wait_for(lock, deadline.Pause());
+    failed_.wait_for(lock, deadline.Pause());
   }
 }
 
@@ -277,7 +277,7 @@ absl::StatusOr<GroupId> NcclCommunicator::Form(std::unique_ptr<NcclGroup> group,
   if (parent != nullptr) AbortAll(status);  // and with the parent what it was split into
   if (group->comm != nullptr) ncclCommAbort(group->comm);
   cudaFree(group->barrier);
-  failed_.push_back(std::move(group));
+  unformed_.push_back(std::move(group));
   return status;
 }
 
@@ -376,7 +376,7 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
     const ncclResult_t ended = ncclGroupEnd();
     if (!IsError(result)) result = ended;
     if (IsError(result)) {  // other members may have got further: they no longer agree
-      AbortAll(NcclStatus(result, last, "issuing an operation"));
+      Fail(NcclStatus(result, last, "issuing an operation"));
       return failure_;
     }
   }
@@ -384,8 +384,9 @@ absl::Status NcclCommunicator::IssueTogether(absl::Span<const Operation> operati
   for (const Operation& op : operations) {
     const absl::Status status = Await(CommOf(op.group), "issuing an operation", options_.timeout);
     if (status.ok()) continue;
-    Abort(status);
-    return status;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Fail(status);
+    return failure_;
   }
   return absl::OkStatus();
 }
@@ -401,8 +402,8 @@ absl::Status NcclCommunicator::Check() {
   for (const auto& group : groups_) {
     const ncclResult_t state = StateOf(group->comm);
     if (!IsError(state)) continue;
-    AbortAll(NcclStatus(state, group->comm,
-                        absl::StrCat("the group of ranks ", absl::StrJoin(group->ranks, " "))));
+    Fail(NcclStatus(state, group->comm,
+                    absl::StrCat("the group of ranks ", absl::StrJoin(group->ranks, " "))));
     return failure_;
   }
   return absl::OkStatus();
@@ -415,7 +416,10 @@ absl::Status NcclCommunicator::Wait(cudaStream_t stream, absl::Duration at_most)
     if (reached != cudaSuccess && reached != cudaErrorNotReady) {
       Abort(CudaStatus(reached, "cudaStreamQuery"));
     }
-    RETURN_IF_ERROR(Check());
+    if (const absl::Status status = Check(); !status.ok()) {
+      Abort(status);
+      return status;
+    }
     if (reached == cudaSuccess) return absl::OkStatus();
     if (deadline.HasPassed()) {
       Abort(absl::DeadlineExceededError(absl::StrCat(
@@ -425,15 +429,20 @@ absl::Status NcclCommunicator::Wait(cudaStream_t stream, absl::Duration at_most)
     }
     std::unique_lock<std::mutex> lock(mutex_);
     RETURN_IF_ERROR(failure_);
-    aborted_.wait_for(lock, deadline.Pause());
+    failed_.wait_for(lock, deadline.Pause());
   }
 }
 
-void NcclCommunicator::AbortAll(absl::Status status) {
+void NcclCommunicator::Fail(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
+  failed_.notify_all();
+}
+
+void NcclCommunicator::AbortAll(absl::Status status) {
+  Fail(std::move(status));  // before a stream goes on
+  if (std::exchange(is_ended_, true)) return;
   for (const auto& group : groups_) ncclCommAbort(group->comm);
-  aborted_.notify_all();
 }
 
 void NcclCommunicator::Abort(absl::Status status) {
@@ -446,7 +455,10 @@ absl::Status NcclCommunicator::Close(absl::Duration at_most) {
   absl::Status status;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    RETURN_IF_ERROR(failure_);
+    if (!failure_.ok()) {
+      AbortAll(failure_);
+      return failure_;
+    }
     for (const auto& group : groups_) {
       comms.push_back(group->comm);
       status.Update(NcclStatus(ncclCommFinalize(group->comm), group->comm, "closing a group"));
@@ -462,6 +474,7 @@ absl::Status NcclCommunicator::Close(absl::Duration at_most) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(failure_);
   failure_ = absl::FailedPreconditionError("the communicator was closed");
+  is_ended_ = true;
   for (ncclComm* const comm : comms) {
     status.Update(NcclStatus(ncclCommDestroy(comm), nullptr, "ending a group"));
   }

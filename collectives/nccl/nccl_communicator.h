@@ -26,8 +26,10 @@
 //
 // Threads: one thread issues; Check, Wait and Abort may be called by others. Memory: buffers belong
 // to the device, and to the operation until what follows it on the stream. Failure: the first
-// asynchronous error, passed deadline or Abort aborts all groups: their operations end, with
-// nothing said of their results, so that no stream hangs; every later call returns that status.
+// asynchronous error, passed deadline or Abort is what every later call returns. What is queued may
+// then hang until Abort (or Wait or Close, which nobody follows) has aborted all groups: their
+// operations end, with nothing said of their results, and streams go on. So whoever learns of a
+// failure first makes it known to those who take a stream's end for success, and aborts then.
 #ifndef STRATA_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_
 #define STRATA_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_
 
@@ -99,8 +101,8 @@ class NcclCommunicator {
   absl::Status Register(GroupId group, void* buffer, int64_t bytes);
 
   // Puts an operation on a stream; returns once it is there, so that an event recorded afterwards
-  // is behind it. InvalidArgument: fields that cannot be; DeadlineExceeded, and then all groups are
-  // aborted: members did not connect; after a failure, its status.
+  // is behind it. InvalidArgument: fields that cannot be; DeadlineExceeded, which is a failure:
+  // members did not connect; after a failure, its status.
   absl::Status Issue(const Operation& operation, cudaStream_t stream) {
     return IssueTogether({&operation, 1}, stream);
   }
@@ -109,14 +111,15 @@ class NcclCommunicator {
   // which takes the host longer than a kernel's launch. They may not depend on one another.
   absl::Status IssueTogether(absl::Span<const Operation> operations, cudaStream_t stream);
 
-  // Asks NCCL for asynchronous errors; one found aborts all groups (Internal; Unavailable: of
-  // another rank).
+  // Asks NCCL for asynchronous errors of any group (Internal; Unavailable: of another rank). Aborts
+  // nothing: streams go no further for it.
   absl::Status Check();
   // Blocks until all that was put on the stream has run, checking. DeadlineExceeded, and then all
   // groups are aborted: it has not within `at_most`; what is told is what was issued last, to
   // compare with other ranks'.
   absl::Status Wait(cudaStream_t stream, absl::Duration at_most);
-  // From any thread: aborts all groups for this reason, which is not OK; the first counts.
+  // From any thread: aborts all groups, after a failure or for this reason, which is not OK and, if
+  // it is the first, counts.
   void Abort(absl::Status status);
 
   // Ends all groups together with their other members, once everything issued has run.
@@ -133,15 +136,17 @@ class NcclCommunicator {
                                absl::Status begun);
   ncclComm* CommOf(GroupId group) const;
   // With mutex_ held.
+  void Fail(absl::Status status);
   void AbortAll(absl::Status status);
   absl::Status CheckGroup(GroupId group) const;
 
   const Options options_;
   mutable std::mutex mutex_;  // of what follows
-  std::condition_variable aborted_;
+  std::condition_variable failed_;
   absl::Status failure_;
-  std::vector<std::unique_ptr<NcclGroup>> groups_;  // by id
-  std::vector<std::unique_ptr<NcclGroup>> failed_;  // to form; NCCL may still know where they lie
+  bool is_ended_ = false;                             // all groups were aborted, or closed
+  std::vector<std::unique_ptr<NcclGroup>> groups_;    // by id
+  std::vector<std::unique_ptr<NcclGroup>> unformed_;  // NCCL may still know where they lie
 };
 
 }  // namespace strata::collectives

@@ -226,7 +226,7 @@ TEST_F(NcclFailuresTest, AsynchronousError_EndsOperationsOfBothRanks) {
   });
 }
 
-TEST_F(NcclFailuresTest, CallThatFails_AbortsTheGroups_AsMembersNoLongerAgree) {
+TEST_F(NcclFailuresTest, CallThatFails_IsTheFailure_AsMembersNoLongerAgree) {
   OnRanks([](Rank& rank) {
     if (rank.communicator->rank() == 1) return;
     standin::FailCall("ncclAllReduce", 1, cudaErrorUnknown);
@@ -234,6 +234,33 @@ TEST_F(NcclFailuresTest, CallThatFails_AbortsTheGroups_AsMembersNoLongerAgree) {
     EXPECT_THAT(status, Fails(StatusCode::kInternal, "NCCL reports unhandled cuda error"));
     EXPECT_EQ(rank.AllReduce(), status);
   });
+}
+
+// Otherwise who waits for a stream would take its end for success.
+TEST_F(NcclFailuresTest, Failures_LetStreamsGoOnWithAbortOnly) {
+  const auto check = [](Rank& rank) { return rank.communicator->Check(); };
+  const auto issue = [](Rank& rank) {
+    standin::FailCall("ncclAllReduce", 1, cudaErrorUnknown);
+    return rank.AllReduce();
+  };
+  for (const auto& fail : std::vector<std::function<absl::Status(Rank&)>>{check, issue}) {
+    standin::Reset({.device_count = 2});
+    OnRanks([&](Rank& rank) {
+      if (rank.communicator->rank() == 1) return;
+      ExpectOk(rank.AllReduce());
+      standin::FailCommunicators(0, ncclRemoteError);
+      const absl::Status status = fail(rank);
+      EXPECT_FALSE(status.ok());
+      EXPECT_EQ(rank.communicator->Check(), status);
+      while (cudaStreamQuery(rank.stream) == cudaErrorNotReady &&
+             standin::DescribeWaits().empty()) {
+      }
+      EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
+      rank.communicator->Abort(absl::AbortedError("comes later"));
+      rank.ExpectStreamEnds();
+      EXPECT_EQ(rank.AllReduce(), status);
+    });
+  }
 }
 
 TEST_F(NcclFailuresTest, DeviceThatFails_EndsTheWait) {

@@ -55,6 +55,11 @@ void FailCommunicators(int device, ncclResult_t error) {
   NcclWorld::Of(Runtime::Get()).Fail(device, error);
 }
 
+void CutOffCommunicator(int device, int n, ncclResult_t error) {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  NcclWorld::Of(Runtime::Get()).CutOff(device, n, error);
+}
+
 void SetPollsToIssue(int polls) {
   const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
   NcclWorld::Of(Runtime::Get()).SetPollsToIssue(polls);

@@ -446,9 +446,7 @@ void NcclWorld::Abort(ncclComm& comm) {
 
 // Its parts end; of what it has not issued, the other members learn only by waiting.
 void NcclWorld::Leave(ncclComm& comm) {
-  for (const Part& part : comm.parts) {
-    if (!part.meeting->is_over) runtime_.streams().Leave(part.meeting, part.member);
-  }
+  EndParts(comm);
   if (comm.clique == nullptr) return;
   if (processes_ != nullptr) processes_->Leave(comm);
   Clique& clique = *comm.clique;
@@ -468,13 +466,32 @@ void NcclWorld::Leave(ncclComm& comm) {
   runtime_.NoteChange();
 }
 
-void NcclWorld::Fail(int device, ncclResult_t error) {
+void NcclWorld::EndParts(const ncclComm& comm) {
+  for (const Part& part : comm.parts) {
+    if (!part.meeting->is_over) runtime_.streams().Leave(part.meeting, part.member);
+  }
+}
+
+std::vector<ncclComm*> NcclWorld::LiveOf(int device) const {
+  std::vector<ncclComm*> live;
   for (const auto& comm : comms_) {
-    if (comm->device != device || !comm->end.empty()) continue;
+    if (comm->device == device && comm->end.empty()) live.push_back(comm.get());
+  }
+  return live;
+}
+
+void NcclWorld::Fail(int device, ncclResult_t error) {
+  for (ncclComm* const comm : LiveOf(device)) {
     comm->failure = error;
-    comm->error = "a failure that a test asked for";
     for (const Part& part : comm->parts) part.meeting->is_stuck = true;
   }
+  runtime_.NoteChange();
+}
+
+void NcclWorld::CutOff(int device, int n, ncclResult_t error) {
+  ncclComm& comm = *LiveOf(device).at(n);
+  comm.failure = error;
+  EndParts(comm);
   runtime_.NoteChange();
 }
 

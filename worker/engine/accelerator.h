@@ -71,9 +71,10 @@ class Accelerator {
   // Binds an operation in such a group.
   virtual absl::StatusOr<BoundOp> BindOperation(const collectives::Operation& operation,
                                                 const LaunchSite& site) = 0;
-  // From any thread: an error of communication, which has ended it.
+  // From any thread: an error of communication, in any group. Streams that it holds up go on only
+  // after AbortCommunication, so that who learns of it can make it known before.
   virtual absl::Status CheckCommunication() = 0;
-  // From any thread: ends what communicates, whatever other ranks do.
+  // From any thread: ends what communicates, whatever other ranks do; its results mean nothing.
   virtual void AbortCommunication(absl::Status status) = 0;
   // Ends it together with all other ranks, once everything that was queued has run.
   // DeadlineExceeded: not within `at_most`. Nothing communicates afterwards.

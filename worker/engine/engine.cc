@@ -115,6 +115,12 @@ class Engine::Implementation {
     return status.ok() ? status : state_.error();
   }
 
+  // A device's communication fails beside its streams: that they have ended says nothing of it.
+  absl::Status CheckCommunication() {
+    Accelerator* const device = options_.accelerator;
+    return Checked(device == nullptr ? absl::OkStatus() : device->CheckCommunication());
+  }
+
   int rank() const { return options_.communicator == nullptr ? 0 : options_.communicator->rank(); }
 
   program::ProgramSet set_;  // what is bound points into it
@@ -319,9 +325,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   if (state_.failed()) return state_.error();
   const double begin = state_.Now();
   metrics_ = {};
-  if (options_.accelerator != nullptr) {
-    RETURN_IF_ERROR(Checked(options_.accelerator->CheckCommunication()));
-  }
+  RETURN_IF_ERROR(CheckCommunication());
   if (index != current_) RETURN_IF_ERROR(Switch(index));
   RETURN_IF_ERROR(Checked(AwaitEnds(ends_[step_ % 2])));  // at most two steps are under way
   runner_.BeginStep(step_, steps_done_[index], applied, state_.Now());
@@ -330,6 +334,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   for (const int stream : {kCompute, kHost}) {
     RETURN_IF_ERROR(Checked(ends_[step_ % 2][stream]->Synchronize()));
   }
+  RETURN_IF_ERROR(CheckCommunication());  // before the step counts
   // Of a queue it is not known when it last computed.
   if (lanes_->queue(kCompute) == nullptr) runner_.CountTail(kHost);
   ++step_;
@@ -408,7 +413,7 @@ absl::Status Engine::Implementation::Drain() {
   if (current_ >= 0) {
     for (Ends& ends : ends_) RETURN_IF_ERROR(Checked(AwaitEnds(ends)));
   }
-  return state_.failed() ? state_.error() : absl::OkStatus();
+  return CheckCommunication();
 }
 
 absl::Status Engine::Implementation::AwaitEnds(Ends& ends) {

@@ -17,8 +17,8 @@ namespace strata::worker {
 
 // Lanes tell of every action as it happens; a queue tells nobody. A thread looks at what queues
 // have counted, ten times a second: the first action that has not ended is the one that a queue is
-// at, whether it runs or waits. It asks after errors of the device's communication too, which ends
-// no wait by itself: they fail the engine.
+// at, whether it runs or waits. It asks after errors of the device's communication too, which end
+// no wait by themselves: they fail the engine, which lets the streams go.
 class QueueWatch {
  public:
   // Looks until it is destroyed. All borrowed; `progress` may be null.

@@ -28,8 +28,9 @@ class RunState {
   // ---- Any thread.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   absl::Status error();
-  // The first failure counts; it cancels the communicator, and the device's communication. What is
-  // issued already passes through its stream without effect.
+  // The first failure counts; it cancels the communicator, and the device's communication. It is
+  // known (failed()) before, so that no stream or thread goes on from an operation that was cut off
+  // without a failure to see. What is issued already passes through its lane without effect.
   void Fail(absl::Status status);
   double Now() const { return clock_->Now(); }
 
