@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "memory/process_memory.h"
 
 namespace strata::worker {
 namespace {
+
+// When a device is asked what it holds: in the first steps, in which graphs are made, and now and
+// then from there on.
+constexpr int64_t kFirstReads = 4, kReadsApart = 64;
 
 program::Tier TierOf(const v1::TierBytes& bytes) {
   for (int t = 0; t < program::kTierCount; ++t) {
@@ -143,10 +146,8 @@ void MemoryRecord::Read(const Engine& engine,
     }
     AddPages(engine.pages(TierOf(tier)), *entry);
     if (TierOf(tier) == program::Tier::kDevice && device_ != nullptr) {
-      if (const absl::Time time = absl::Now(); time - device_asked_ > absl::Seconds(1)) {
-        device_bytes_ = DeviceBytes();
-        device_asked_ = time;
-      }
+      if (reads_ < kFirstReads || reads_ % kReadsApart == 0) device_bytes_ = DeviceBytes();
+      ++reads_;
       entry->set_measured_bytes(device_bytes_);
       entry->set_overhead_bytes(device_overhead_bytes_);
     }

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "device/queue_device.h"
 #include "program/ir/types.h"
 #include "proto/strata/v1/trainer.pb.h"
@@ -35,7 +34,7 @@ class MemoryRecord {
   // What the system refused of fixed arenas, once for all of them; empty: nothing.
   std::string Lacks(const Engine& engine) const;
   // Adds one entry for each tier of the plan. Without /proc the measured bytes are 0. What SSD
-  // moved, and how fast, is since the call before. A device is asked once a second at most.
+  // moved, and how fast, is since the call before. A device is asked now and then.
   void Read(const Engine& engine, google::protobuf::RepeatedPtrField<v1::TierMemory>* memory);
   // Adds one entry for each stream that moves bytes between tiers, of the last step.
   void ReadTransfers(const StepMetrics& metrics,
@@ -48,7 +47,7 @@ class MemoryRecord {
   device::QueueDevice* device_ = nullptr;
   int64_t overhead_bytes_ = 0;
   int64_t device_overhead_bytes_ = 0, device_bytes_ = 0;
-  absl::Time device_asked_ = absl::InfinitePast();
+  int64_t reads_ = 0;
   memory::SsdCounters before_;
   double write_rate_ = 0;                               // that writes since then had
   std::array<int64_t, program::kStreamCount> moved_{};  // bytes, in all steps
