@@ -25,8 +25,8 @@ namespace strata::standin {
 // streams hang.
 void FailCommunicators(int device, ncclResult_t error);
 
-// The same of one communicator, the device's n-th from 0, whose operations end instead without
-// having run, as if it had been aborted: streams go on.
+// The same of one communicator, the n-th from 0 that the device made, whose operations end instead
+// without having run, as if it had been aborted: streams go on.
 void CutOffCommunicator(int device, int n, ncclResult_t error);
 
 // An operation of a non-blocking communicator is on its stream only after so many polls of

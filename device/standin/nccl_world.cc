@@ -472,26 +472,22 @@ void NcclWorld::EndParts(const ncclComm& comm) {
   }
 }
 
-std::vector<ncclComm*> NcclWorld::LiveOf(int device) const {
-  std::vector<ncclComm*> live;
-  for (const auto& comm : comms_) {
-    if (comm->device == device && comm->end.empty()) live.push_back(comm.get());
-  }
-  return live;
-}
-
 void NcclWorld::Fail(int device, ncclResult_t error) {
-  for (ncclComm* const comm : LiveOf(device)) {
+  for (const auto& comm : comms_) {
+    if (comm->device != device || !comm->end.empty()) continue;
     comm->failure = error;
+    comm->error = "a failure that a test asked for";
     for (const Part& part : comm->parts) part.meeting->is_stuck = true;
   }
   runtime_.NoteChange();
 }
 
 void NcclWorld::CutOff(int device, int n, ncclResult_t error) {
-  ncclComm& comm = *LiveOf(device).at(n);
-  comm.failure = error;
-  EndParts(comm);
+  for (const auto& comm : comms_) {
+    if (comm->device != device || n-- != 0) continue;
+    comm->failure = error;
+    EndParts(*comm);
+  }
   runtime_.NoteChange();
 }
 

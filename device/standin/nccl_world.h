@@ -35,7 +35,7 @@ class NcclWorld : public Extension {
   void Abort(ncclComm& comm);
   // All of a device's fail asynchronously.
   void Fail(int device, ncclResult_t error);
-  // Its n-th does, and its operations end.
+  // The n-th that it made does, and its operations end.
   void CutOff(int device, int n, ncclResult_t error);
 
   // The communicator of a handle; null, with a finding, when `call` is done to none or a dead one.
@@ -56,8 +56,6 @@ class NcclWorld : public Extension {
   struct Group;  // of a thread
   Group& ThreadGroup() const;
 
-  // A device's, in the order in which they were made.
-  std::vector<ncclComm*> LiveOf(int device) const;
   void EndParts(const ncclComm& comm);
   ncclResult_t State(const ncclComm& comm) const;
   std::string WrongArgument(const ncclComm& comm, const NcclCall& call, const Stream& stream);
