@@ -413,7 +413,8 @@ absl::Status Engine::Implementation::Drain() {
   if (current_ >= 0) {
     for (Ends& ends : ends_) RETURN_IF_ERROR(Checked(AwaitEnds(ends)));
   }
-  return CheckCommunication();
+  RETURN_IF_ERROR(CheckCommunication());
+  return state_.failed() ? state_.error() : absl::OkStatus();
 }
 
 absl::Status Engine::Implementation::AwaitEnds(Ends& ends) {
