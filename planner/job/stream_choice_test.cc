@@ -174,7 +174,8 @@ TEST(StreamChoice, FillsALimitWhichNoOtherNumberBeats) {
   }
 }
 
-// Which is why it is never chosen: at most a hundredth or two, where layers happen to fall well.
+// Which is why it is never chosen: by three hundredths at most in these cases, where places in the
+// arena happen to fall well.
 TEST(StreamChoice, MovingLayersTogetherIsHardlyFaster) {
   for (uint64_t seed = 200; seed < 230; ++seed) {
     SCOPED_TRACE(seed);
@@ -182,7 +183,7 @@ TEST(StreamChoice, MovingLayersTogetherIsHardlyFaster) {
     for (int resident = 2; resident <= 4; ++resident) {
       const double one = Given(made, resident).seconds;
       for (int moved = 2; moved <= resident; ++moved) {
-        EXPECT_GE(Given(made, resident, moved).seconds, 0.98 * one) << resident << moved;
+        EXPECT_GE(Given(made, resident, moved).seconds, 0.96 * one) << resident << moved;
       }
     }
   }
