@@ -62,9 +62,8 @@ absl::Status SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
   return absl::OkStatus();
 #else
   return absl::FailedPreconditionError(
-      "STRATA_GPU_CUDNN=1: this trainer was built without cuDNN — ./dev build --cuda has it, or "
-      "unset "
-      "it");
+      "STRATA_GPU_CUDNN=1: this trainer was built without cuDNN — ./dev build --cuda has it; or "
+      "unset it");
 #endif
 }
 
