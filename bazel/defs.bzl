@@ -140,8 +140,11 @@ def strata_test(name, srcs, deps = [], copts = [], size = "small", unity = False
         **kwargs
     )
 
-def strata_kernel_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
-    """A unity test of kernels that runs twice: as the CPU is, and as one without AVX-512 (NAME_avx2)."""
+def strata_kernel_test(name, srcs, deps = [], copts = [], size = "small", tags = [], **kwargs):
+    """A unity test of kernels that runs twice: as the CPU is, and as one without AVX-512 (NAME_avx2).
+
+    Under sanitizers, where it takes minutes, the second one runs with --all alone.
+    """
     srcs, more_deps = _as_one(name, srcs, True)
     native.cc_library(
         name = name + "_cases",
@@ -155,6 +158,7 @@ def strata_kernel_test(name, srcs, deps = [], copts = [], size = "small", **kwar
         native.cc_test(
             name = name + suffix,
             size = size,
+            tags = [tag + "-all" if suffix and tag in ["asan", "tsan"] else tag for tag in tags],
             deps = [name + "_cases", "@system//:gtest_main"],
             env = env,
             **kwargs
