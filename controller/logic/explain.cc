@@ -180,7 +180,7 @@ void ExplainOrder(const ClusterTree& tree, const v1::JobRecord& job, Lines& line
   std::vector<std::string> order;
   for (const planner::Dimension dimension : placement.order) {
     if (shape.degrees[static_cast<size_t>(dimension)] > 1) {
-      order.push_back(planner::NameOf(dimension));
+      order.emplace_back(planner::NameOf(dimension));
     }
   }
   const scheduler::Cost cost = scheduler::CostOf(cluster, shape, placement.order, placement.ranks);

@@ -110,7 +110,7 @@ class Engine::Implementation {
   bool uses(int stream) const { return !bound_[current_].streams[stream].empty(); }
 
   // Errors of devices end the engine as those of lanes do.
-  absl::Status Checked(absl::Status status) {
+  absl::Status Checked(const absl::Status& status) {
     if (!status.ok()) state_.Fail(status);
     return status.ok() ? status : state_.error();
   }
