@@ -213,12 +213,15 @@ __global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
 
 // --- The host's part.
 
-// Of the current device; 1 where it does not tell.
-inline int Multiprocessors() {
+// Of the current device.
+inline absl::StatusOr<int> Multiprocessors() {
   int device = 0, count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 1;
-  const cudaError_t error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return error == cudaSuccess ? std::max(count, 1) : 1;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  }
+  RETURN_IF_ERROR(StatusOf("a device's multiprocessors", error));
+  return count;
 }
 
 inline UpdateArrays ArraysOf(const NumbersOfUpdate& numbers, int count) {
@@ -263,6 +266,8 @@ absl::Status LaunchUpdateOf(const Formats& formats, const char* what, cudaStream
   if constexpr (kBlocks) {
     for (int m = 0; m < Rule::kMoments; ++m) tables.of[m] = CodeTableOf(numbers.moments[m].format);
   }
+  ASSIGN_OR_RETURN(const int multiprocessors, Multiprocessors());
+  const int64_t most = int64_t{multiprocessors} * kUpdateBlocks;
   for (size_t first = 0; first < segments.size(); first += kMostSegments) {
     const absl::Span<const UpdateSegment> part = segments.subspan(first, kMostSegments);
     UpdateSegments of_launch;
@@ -273,7 +278,6 @@ absl::Status LaunchUpdateOf(const Formats& formats, const char* what, cudaStream
       tiles += (segment.end - segment.begin + kUpdateTile - 1) / kUpdateTile;
     }
     if (tiles == 0) continue;
-    const int64_t most = int64_t{Multiprocessors()} * kUpdateBlocks;
     const auto blocks = static_cast<unsigned>(std::min((tiles + 1) / 2, most));
     RETURN_IF_ERROR(Launch(what, &UpdateKernel<Rule, Formats, kBlocks>, blocks, kUpdateThreads, 0,
                            stream, of_launch, rates, scalars, formats,
