@@ -96,10 +96,12 @@ DecidedJob Decide(const Case& made) {
   return decided.ok() ? *std::move(decided) : DecidedJob();
 }
 
-// With what a job file would say instead of auto.
+// With what a job file would say instead of auto, and the same limit.
 StreamChoice::Look Given(Case made, int resident, int moved = 1) {
+  const int64_t limit = made.memory().device();
   made.memory().clear_device();
   DecidedJob decided = Decide(made);
+  decided.decision.plan.device_limit = limit;
   decided.decision.plan.streaming = {.resident = resident, .moved = moved};
   StreamChoice::Look look{.streaming = decided.decision.plan.streaming};
   std::vector<program::StagePrograms> stages;

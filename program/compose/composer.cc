@@ -37,8 +37,9 @@ Purpose PurposeOf(const Template& tmpl, PassKind kind) {
 
 class StageComposer {
  public:
-  StageComposer(const Decision& decision, int stage, const UpdateEmitter& update)
+  StageComposer(const Decision& decision, int stage, const UpdateEmitter& update, bool tied_stay)
       : decision_(decision),
+        tied_stay_(tied_stay),
         graph_(decision.graph),
         plan_(decision.plan),
         assembler_(result_.set, decision.plan.tier),
@@ -67,6 +68,8 @@ class StageComposer {
     RETURN_IF_ERROR(LayOut(result_.set));
     return std::move(result_);
   }
+
+  bool ties() const { return ties_; }  // see Gradients
 
  private:
   // --- State.
@@ -346,11 +349,12 @@ class StageComposer {
                                                  ? MakeSpeculative(update, plan_.gradient_clip > 0)
                                                  : MakeDeferred(update);
     gradients_.emplace(
-        stage_, walk.micro_batches, UsesOf(graph_, walk, stage_.index()), transfers_,
+        stage_, walk.micro_batches, UsesOf(graph_, walk, stage_.index()), tied_stay_, transfers_,
         [&](int set) { results_->AddNorm(set, *gradients_); },
         [&](int set) { updates->AtGradient(set, gradients_->OfUpdate(set)); });
     Follow(walk);
     gradients_->Close();
+    ties_ = gradients_->ties();
     AddNorms();
     results_->Finish();
     AddSnapshotGate();
@@ -362,7 +366,7 @@ class StageComposer {
       if (fix_up_scalars_.slot >= 0) scalars.host = fix_up_scalars_;
       HoldScalars(scalars.host, "hold results for updates");
     }
-    for (const int set : ByIndex()) updates->AtEnd(set, gradients_->OfUpdate(set));
+    for (const int set : InOrderOfUse()) updates->AtEnd(set, gradients_->OfUpdate(set));
     gradients_.reset();
     Report();
   }
@@ -412,6 +416,21 @@ class StageComposer {
     return order;
   }
 
+  // As the next forward needs them; of a layer's the small ones first, which take no time.
+  std::vector<int> InOrderOfUse() const {
+    std::vector<int> first(graph_.sets.size(), 0);  // layer
+    for (int l = static_cast<int>(graph_.layers.size()) - 1; l >= 0; --l) {
+      for (const int set : graph_.layers[l].sets) first[set] = l;
+    }
+    std::vector<int> order = ByIndex();
+    const auto place = [&](int set) {
+      const SetPlan& of = stage_.sets.sets[set];
+      return std::pair(first[of.index], of.small ? 0 : 1);
+    };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return place(a) < place(b); });
+    return order;
+  }
+
   // Of those that are not early, in the order in which reductions end: from the last set to the
   // first, small ones together.
   void AddNorms() {
@@ -425,6 +444,8 @@ class StageComposer {
   }
 
   const Decision& decision_;
+  const bool tied_stay_;
+  bool ties_ = false;
   const LayerGraph& graph_;
   const Plan& plan_;
   StagePrograms result_;
@@ -449,6 +470,29 @@ class StageComposer {
   int tokens_ = -1, targets_ = -1, positions_ = -1;
 };
 
+int64_t DeviceBytes(const StagePrograms& programs) {
+  return programs.set.arena_bytes[static_cast<int>(Tier::kDevice)];
+}
+
+// Of the device's arena, where it has no limit.
+constexpr int64_t kTiedShare = 16;
+
+// The gradient of a tied table stays on the device between the head and the lookup where that takes
+// hardly more of it: the head's own needs are mostly its peak.
+absl::StatusOr<StagePrograms> ComposeResident(const Decision& decision, int stage,
+                                              const UpdateEmitter& update) {
+  StageComposer leaving(decision, stage, update, /*tied_stay=*/false);
+  ASSIGN_OR_RETURN(StagePrograms made, leaving.Run());
+  if (!leaving.ties()) return made;
+  ASSIGN_OR_RETURN(StagePrograms staying,
+                   StageComposer(decision, stage, update, /*tied_stay=*/true).Run());
+  const int64_t least = DeviceBytes(made);
+  const int64_t most = decision.plan.device_limit > 0
+                           ? std::max(least, decision.plan.device_limit)
+                           : least + least / kTiedShare;
+  return DeviceBytes(staying) <= most ? std::move(staying) : std::move(made);
+}
+
 }  // namespace
 
 absl::StatusOr<Decision> Decide(LayerGraph graph, const Plan& plan) {
@@ -471,16 +515,17 @@ absl::StatusOr<StagePrograms> ComposeStage(const Decision& decision, int stage,
                                            const UpdateEmitter& update) {
   const Plan& plan = decision.plan;
   const bool streams = plan.places.parameters.beyond_device() && plan.streaming.resident == 0;
-  if (!streams || plan.device_limit == 0) return StageComposer(decision, stage, update).Run();
+  if (!streams || plan.device_limit == 0) return ComposeResident(decision, stage, update);
   Decision with = decision;
   const auto fits = [&](int resident) -> absl::StatusOr<bool> {
     with.plan.streaming.resident = resident;
-    ASSIGN_OR_RETURN(const StagePrograms made, StageComposer(with, stage, update).Run());
-    return made.set.arena_bytes[static_cast<int>(Tier::kDevice)] <= plan.device_limit;
+    ASSIGN_OR_RETURN(const StagePrograms made,
+                     StageComposer(with, stage, update, /*tied_stay=*/false).Run());
+    return DeviceBytes(made) <= plan.device_limit;
   };
   ASSIGN_OR_RETURN(with.plan.streaming.resident,
                    MostResident(static_cast<int>(decision.graph.layers.size()), fits));
-  return StageComposer(with, stage, update).Run();
+  return ComposeResident(with, stage, update);
 }
 
 absl::StatusOr<std::vector<StagePrograms>> Compose(LayerGraph graph, const Plan& plan,

@@ -310,9 +310,9 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
-    // The slabs of updates, those of passes of half their size, scalars, losses and norms.
+    // The slabs of updates, those of passes each way of half their size, scalars, losses and norms.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
-              (8 + 4 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes +
+              (12 + 2 * 4 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes +
                   common::RoundUp((1 + kSets) * 8, kSlotAlignment))
         << speculative;
   }
@@ -482,8 +482,8 @@ TEST(HomesTest, SlabUsedTwiceAtOnce_IsRefused) {
   Program& program = set.programs[0];
   int slabs[2] = {-1, -1};
   for (size_t s = 0; s < program.slots.size(); ++s) {
-    if (program.slots[s].name == "slab 0") slabs[0] = static_cast<int>(s);
-    if (program.slots[s].name == "slab 1") slabs[1] = static_cast<int>(s);
+    if (program.slots[s].name == "slab in 0") slabs[0] = static_cast<int>(s);
+    if (program.slots[s].name == "slab in 1") slabs[1] = static_cast<int>(s);
   }
   program.placements[slabs[1]].offset = program.placements[slabs[0]].offset;
   const std::string message(Verify({&set}, "train", {.sizes = set.groups}).message());

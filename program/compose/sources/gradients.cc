@@ -17,14 +17,15 @@ constexpr int64_t kCallsBeforeCombining = 2;
 
 }  // namespace
 
-Gradients::Gradients(const Stage& stage, int micro_batches, std::vector<Use> uses,
+Gradients::Gradients(const Stage& stage, int micro_batches, std::vector<Use> uses, bool tied_stay,
                      Transfers& transfers, std::function<void(int set)> whole,
                      std::function<void(int set)> at_home)
     : stage_(stage),
       transfers_(transfers),
       whole_(std::move(whole)),
       at_home_(std::move(at_home)),
-      uses_(std::move(uses)) {
+      uses_(std::move(uses)),
+      tied_stay_(tied_stay) {
   std::map<Partial, int> small;  // bucket by what it is partial over
   const std::vector<SetPlan>& sets = stage.sets.sets;
   for (size_t s = 0; s < sets.size(); ++s) {
@@ -205,9 +206,11 @@ void Gradients::After(int use) {
     const int64_t leaf = uses_[use].micro_batch / bucket.passes;
     if (--bucket.left[leaf] == 0) {
       EndLeaf(buckets[i], leaf);
-    } else if (bucket.home != Home::kDevice && !KeepsLeaves(bucket) &&
-               next_use_[use][i] > use + 1) {
-      PutAway(bucket, leaf);
+    } else if (const int next = next_use_[use][i];
+               bucket.home != Home::kDevice && !KeepsLeaves(bucket) && next > use + 1) {
+      const bool tied = uses_[next].layer != uses_[use].layer;
+      ties_ |= tied;
+      if (!tied || !tied_stay_) PutAway(bucket, leaf);
     }
   }
   FlushPending(calls_ - kCallsBeforeCombining);
@@ -370,7 +373,7 @@ void Gradients::FlushWhole(int64_t older_than) {
     for (const int set : bucket.sets) whole_(set);
     if (Spools()) bucket.root = RoundRoot(bucket);
     bucket.rounded = Spools();
-    if (bucket.home != Home::kDevice) {
+    if (bucket.home != Home::kDevice && !IsLast(bucket, pending.call)) {
       const std::string name = absl::StrCat("gradient of ", bucket.name);
       const Operand home = Whole(
           AddHomeSlot(bucket, absl::StrCat(name, ", whole"), bucket.root.bytes), bucket.root.bytes);
@@ -379,6 +382,10 @@ void Gradients::FlushWhole(int64_t older_than) {
     }
     for (const int set : bucket.sets) at_home_(set);
   }
+}
+
+bool Gradients::IsLast(const Bucket& bucket, int64_t call) const {
+  return bucket.home == Home::kSsd && call == static_cast<int64_t>(uses_.size());
 }
 
 // Over the shard group leaf by leaf, then the tree of the rank's own, then over replicas.

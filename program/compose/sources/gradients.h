@@ -32,11 +32,15 @@ namespace strata::program {
 
 class Gradients {
  public:
-  // `uses`: of the program, in the order of Before. `whole`: called when a set's gradient is whole,
-  // still on the device (OfUpdate, Range), where IsEarly; then it goes home, and `at_home` is
-  // called.
-  Gradients(const Stage& stage, int micro_batches, std::vector<Use> uses, Transfers& transfers,
-            std::function<void(int set)> whole, std::function<void(int set)> at_home);
+  // `uses`: of the program, in the order of Before. `tied_stay`: what another layer adds to next
+  // does not go home until then. `whole`: called when a set's gradient is whole, still on the
+  // device (OfUpdate, Range), where IsEarly; then it goes home, and `at_home` is called.
+  Gradients(const Stage& stage, int micro_batches, std::vector<Use> uses, bool tied_stay,
+            Transfers& transfers, std::function<void(int set)> whole,
+            std::function<void(int set)> at_home);
+
+  // Whether something left, or stayed for `tied_stay` alone.
+  bool ties() const { return ties_; }
 
   // Whether what follows from the set's gradient begins before the step's last one is whole.
   bool IsEarly(int set) const { return IsEarly(buckets_[bucket_of_set_[set]]); }
@@ -132,11 +136,16 @@ class Gradients {
   Operand RoundRoot(const Bucket& bucket);
   // Early ones whose root is whole on the device.
   void FlushWhole(int64_t older_than);
+  // Whole after the last use, when the first updates are about to read it: a way to the disk and
+  // back would be all that the next step's first layer waits for.
+  bool IsLast(const Bucket& bucket, int64_t call) const;
 
   const Stage& stage_;
   Transfers& transfers_;
   const std::function<void(int set)> whole_, at_home_;
   const std::vector<Use> uses_;
+  const bool tied_stay_;
+  bool ties_ = false;
   // Per use and entry of BucketsOf: the next use that adds to the same leaf.
   std::vector<std::vector<int>> next_use_;
   std::vector<Bucket> buckets_;

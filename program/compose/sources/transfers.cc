@@ -25,33 +25,33 @@ Transfers::Transfers(const Stage& stage, TransfersOf of)
       write_(of == TransfersOf::kUpdates ? Stream::kUpdateWrite : Stream::kSsdWrite) {}
 
 void Transfers::Open(int64_t slab_bytes) {
-  slots_.clear();
-  next_ = 0;
+  in_ = out_ = {};
   slab_bytes_ = slab_bytes;
   if (slab_bytes == 0 || of_ == TransfersOf::kPasses) return;
-  while (slots_.size() < slabs()) AddSlab();
+  while (in_.slots.size() < SlabsOfARing()) AddSlab(in_);
 }
 
-size_t Transfers::slabs() const {
+size_t Transfers::SlabsOfARing() const {
   const int slabs = stage_.plan.slabs;
-  return of_ == TransfersOf::kUpdates ? slabs : std::max(2, slabs / 2);
+  return of_ == TransfersOf::kUpdates ? slabs : std::max(2, slabs / 3);
 }
 
-void Transfers::AddSlab() {
+void Transfers::AddSlab(Ring& ring) {
   const bool updates = of_ == TransfersOf::kUpdates;
-  Slot slab{.name = absl::StrCat(updates ? "update slab " : "slab ", slots_.size()),
+  const char* name = updates ? "update slab " : &ring == &in_ ? "slab in " : "slab out ";
+  Slot slab{.name = absl::StrCat(name, ring.slots.size()),
             .tier = Tier::kHost,
             .klass = SlotClass::kStaging,
             .bytes = slab_bytes_,
             .alignment = kSsdBlock};
-  slots_.push_back(updates ? stage_.assembler.AddPersistent(std::move(slab))
-                           : stage_.assembler.AddTransient(std::move(slab)));
+  ring.slots.push_back(updates ? stage_.assembler.AddPersistent(std::move(slab))
+                               : stage_.assembler.AddTransient(std::move(slab)));
 }
 
-Operand Transfers::Slab(int64_t bytes) {
-  const size_t slab = next_++ % slabs();
-  if (slab == slots_.size()) AddSlab();
-  return Whole(slots_[slab], bytes);
+Operand Transfers::SlabOf(Ring& ring, int64_t bytes) {
+  const size_t slab = ring.next++ % SlabsOfARing();
+  if (slab == ring.slots.size()) AddSlab(ring);
+  return Whole(ring.slots[slab], bytes);
 }
 
 const Slot& Transfers::SlotOf(const Operand& operand) const {
@@ -80,9 +80,10 @@ void Transfers::Move(const Operand& from, const Operand& to, Purpose purpose,
 
 void Transfers::MoveThroughSlabs(const Operand& from, const Operand& to, Purpose purpose,
                                  const std::string& what) {
+  Ring& ring = of_ == TransfersOf::kPasses && TierOf(to) == Tier::kSsd ? out_ : in_;
   for (int64_t offset = 0; offset < from.bytes; offset += slab_bytes_) {
     const int64_t bytes = std::min(slab_bytes_, from.bytes - offset);
-    Operand slab = Slab(bytes);
+    Operand slab = SlabOf(ring, bytes);
     slab.partial = from.partial;
     Move(PieceOf(from, offset, bytes), slab, purpose, what);
     Move(slab, PieceOf(to, offset, bytes), purpose, what);

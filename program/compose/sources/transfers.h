@@ -31,22 +31,27 @@ class Transfers {
   // "bring X", "take X": what is done to it, by the direction.
   void Move(const Operand& from, const Operand& to, Purpose purpose, const std::string& what);
   // For what the host works on.
-  Operand Slab(int64_t bytes);
+  Operand Slab(int64_t bytes) { return SlabOf(in_, bytes); }
   Tier TierOf(const Operand& operand) const { return SlotOf(operand).tier; }
 
  private:
+  struct Ring {
+    std::vector<int> slots;
+    size_t next = 0;
+  };
+
   const Slot& SlotOf(const Operand& operand) const;
-  size_t slabs() const;
-  void AddSlab();
+  size_t SlabsOfARing() const;
+  Operand SlabOf(Ring& ring, int64_t bytes);
+  void AddSlab(Ring& ring);
   void MoveThroughSlabs(const Operand& from, const Operand& to, Purpose purpose,
                         const std::string& what);
 
   const Stage& stage_;
   const TransfersOf of_;
   const Stream fetch_, evict_, read_, write_;
-  std::vector<int> slots_;
+  Ring in_, out_;  // what passes bring does not wait for what leaves; updates have one ring
   int64_t slab_bytes_ = 0;
-  size_t next_ = 0;
 };
 
 }  // namespace strata::program

@@ -140,9 +140,12 @@ void SetUpdate::RunRange(const Range& range, const Operand& gradient, std::optio
   const std::vector<Part> parts = PartsOf(range);
   ReadParts(range, parts);
   Operand there = gradient;
-  if (IsStaged(range.home, PlanOf(range.set).gradients)) {
+  // The last one has not gone home.
+  const Home home = transfers_.TierOf(gradient) == stage_.plan.tier ? Home::kDevice
+                                                                    : PlanOf(range.set).gradients;
+  if (IsStaged(range.home, home)) {
     const std::string what = absl::StrCat("gradient of ", NameOf(range.set));
-    there = Staged(range, PlanOf(range.set).gradients, gradient, what);
+    there = Staged(range, home, gradient, what);
     transfers_.Move(gradient, there, Purpose::kUpdate, what);
   }
   const size_t first = next_instruction();
