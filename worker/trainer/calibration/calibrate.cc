@@ -64,11 +64,9 @@ class Calibration {
 
   // Interference comes before engines, as they take the communicator.
   absl::Status MeasureTwo(v1::RankProfile& profile) {
-    {
-      device::ThreadPool pool(options_.threads);
-      RETURN_IF_ERROR(
-          MeasureInterference(communicator_, world_, pool, options_.quick ? 0.02 : 1.0, profile));
-    }
+    RETURN_IF_ERROR(MeasureInterference(communicator_, world_,
+                                        StepBesideMessages(options_.threads, options_.quick),
+                                        options_.quick ? 0.02 : 1.5, profile));
     std::vector<ReferenceStep> steps = StepsOfOneRank(options_.threads, options_.quick);
     RETURN_IF_ERROR(MeasureOps(steps, nullptr, profile));
     MeasureCopies(profile);

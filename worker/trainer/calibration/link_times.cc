@@ -4,15 +4,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/clock.h"
 #include "common/status_macros.h"
-#include "kernels/matmul.h"
 #include "program/ir/types.h"
-#include "worker/trainer/calibration/training_rank.h"
 
 namespace strata::worker {
 namespace {
@@ -75,43 +74,13 @@ void AddTime(const char* name, int64_t bytes, double seconds, v1::RankProfile& p
   time.set_seconds(seconds);
 }
 
-// Products of a size that neither memory nor the overhead of a call bounds.
-class Products {
- public:
-  static absl::StatusOr<Products> Create(device::ThreadPool& pool) {
-    constexpr int64_t kSize = 256;
-    const kernels::MatmulShape shape{.m = kSize, .n = kSize, .k = kSize};
-    ASSIGN_OR_RETURN(kernels::MatmulPlan plan, kernels::MatmulPlan::Create(shape, pool.threads()));
-    return Products(std::move(plan), pool);
-  }
-
-  void Run() {
-    const auto aligned = (reinterpret_cast<uintptr_t>(workspace_.data()) + 63) / 64 * 64;
-    plan_.Run({.pool = pool_}, a_.data(), b_.data(), c_.data(), reinterpret_cast<void*>(aligned));
-  }
-
- private:
-  Products(kernels::MatmulPlan plan, device::ThreadPool& pool)
-      : plan_(std::move(plan)),
-        pool_(&pool),
-        a_(plan_.shape().m * plan_.shape().k, 1),
-        b_(plan_.shape().k * plan_.shape().n, 1),
-        c_(plan_.shape().m * plan_.shape().n),
-        workspace_(kernels::MatmulWorkspaceBytes(plan_.shape(), pool.threads()) + 64) {}
-
-  kernels::MatmulPlan plan_;
-  device::ThreadPool* pool_;
-  std::vector<float> a_, b_, c_;
-  std::vector<std::byte> workspace_;
-};
-
-// Products per second until `done` says so, and at least one.
+// Steps per second until `done` says so, and at least one.
 template <typename Done>
-double RateOf(Products& products, const Done& done) {
+absl::StatusOr<double> RateOf(TrainingRank& rank, const Done& done) {
   const double begin = kClock.Now();
   int count = 0;
   do {
-    products.Run();
+    RETURN_IF_ERROR(rank.Step());
     ++count;
   } while (!done());
   return count / (kClock.Now() - begin);
@@ -196,9 +165,12 @@ absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, i
 }
 
 absl::Status MeasureInterference(collectives::Communicator& communicator,
-                                 collectives::GroupId group, device::ThreadPool& pool,
+                                 collectives::GroupId group, const TrainingSpec& spec,
                                  double seconds, v1::RankProfile& profile) {
-  ASSIGN_OR_RETURN(Products products, Products::Create(pool));
+  device::ThreadPool pool(spec.threads);
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRank> rank,
+                   TrainingRank::Create(spec, nullptr, &pool));
+  RETURN_IF_ERROR(rank->Step());  // touches what there is
   const RunOperation run = [&](const Operation& operation) {
     return RunAlone(communicator, operation);
   };
@@ -210,7 +182,8 @@ absl::Status MeasureInterference(collectives::Communicator& communicator,
     for (int turn = 0; turn < kTurns; ++turn) {
       RETURN_IF_ERROR(run({.group = group}));
       const double until = kClock.Now() + seconds / kTurns;
-      const double rate_alone = RateOf(products, [&] { return kClock.Now() >= until; });
+      ASSIGN_OR_RETURN(const double rate_alone,
+                       RateOf(*rank, [&] { return kClock.Now() >= until; }));
       ASSIGN_OR_RETURN(const double alone, AllReduceSeconds(run, group, 2, count, 9));
       absl::StatusOr<double> beside = 0.0;
       std::atomic<bool> ended = false;
@@ -218,10 +191,11 @@ absl::Status MeasureInterference(collectives::Communicator& communicator,
         beside = AllReduceSecondsFor(run, group, count, seconds / kTurns);
         ended.store(true);
       });
-      const double rate_beside = RateOf(products, [&] { return ended.load(); });
+      const absl::StatusOr<double> rate_beside = RateOf(*rank, [&] { return ended.load(); });
       communication.join();
       RETURN_IF_ERROR(beside.status());
-      lost.push_back(1 - rate_beside / rate_alone);
+      RETURN_IF_ERROR(rate_beside.status());
+      lost.push_back(1 - *rate_beside / rate_alone);
       stretch.push_back(*beside / alone);
     }
     v1::Interference& found = *profile.add_interference();

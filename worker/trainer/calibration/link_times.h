@@ -10,6 +10,7 @@
 #include "collectives/communicator.h"
 #include "device/thread_pool.h"
 #include "proto/strata/v1/profile.pb.h"
+#include "worker/trainer/calibration/training_rank.h"
 
 namespace strata::worker {
 
@@ -31,10 +32,11 @@ absl::StatusOr<double> AllReduceSeconds(const RunOperation& run, collectives::Gr
 absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, int index,
                           int64_t largest_bytes, int repetitions, v1::RankProfile& profile);
 
-// Adds what all-reduces and matrix products on the pool, both going on all the time, cost each
-// other. Both ranks of `group` call it with the same; the communicator belongs to no engine.
+// Adds what all-reduces and steps of one rank, both going on all the time, cost each other: products
+// that caches hold lose less beside messages than what goes through memory. Both ranks of `group`
+// call it with the same; the communicator belongs to no engine.
 absl::Status MeasureInterference(collectives::Communicator& communicator,
-                                 collectives::GroupId group, device::ThreadPool& pool,
+                                 collectives::GroupId group, const TrainingSpec& spec,
                                  double seconds, v1::RankProfile& profile);
 
 // Adds the times of copies in memory.

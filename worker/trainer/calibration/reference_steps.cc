@@ -7,6 +7,7 @@ namespace {
 
 struct Shape {
   int64_t hidden, heads, kv_heads, ffn, vocab, sequence, micro_batch;
+  int64_t layers = 1;
 };
 
 // Products of 64 to 2048 rows, and of widths from 128 to 4096.
@@ -16,6 +17,9 @@ constexpr Shape kShapes[] = {{128, 4, 4, 384, 256, 64, 1},      {128, 4, 2, 512,
                              {512, 8, 8, 1408, 4096, 256, 1},   {512, 8, 4, 2048, 4096, 512, 2},
                              {768, 12, 12, 2048, 8192, 64, 2},  {1024, 16, 8, 2816, 8192, 128, 1},
                              {1024, 16, 16, 4096, 4096, 512, 1}};
+// Sums, norms and updates over more than shared caches hold, leaves of a tree combined.
+constexpr Shape kDeep = {576, 9, 9, 1536, 6144, 128, 1, 6};
+constexpr Shape kBesideMessages = {512, 8, 8, 1536, 4096, 128, 1};
 // For the layouts of two ranks.
 constexpr Shape kShared[] = {{256, 8, 4, 768, 4096, 128, 2}, {512, 8, 8, 1536, 8192, 256, 2}};
 constexpr Shape kQuick = {64, 4, 2, 128, 256, 64, 1};
@@ -25,7 +29,7 @@ constexpr int64_t kFewRows = 256;
 
 TrainingSpec SpecOf(const Shape& shape, int threads, const program::GroupSizes& groups = {}) {
   TrainingSpec spec;
-  spec.model = {.layers = groups.pipeline > 1 ? 2 : 1,
+  spec.model = {.layers = groups.pipeline > 1 ? 2 : shape.layers,
                 .hidden = shape.hidden,
                 .heads = shape.heads,
                 .kv_heads = shape.kv_heads,
@@ -56,7 +60,13 @@ std::vector<ReferenceStep> StepsOfOneRank(int threads, bool quick) {
   if (quick) return {{SpecOf(kQuick, threads), kQuickRepetitions}};
   std::vector<ReferenceStep> steps;
   for (const Shape& shape : kShapes) steps.push_back({SpecOf(shape, threads), kRepetitions});
+  steps.push_back({SpecOf(kDeep, threads), kRepetitions});
+  steps.back().spec.plan.virtual_shards = 2;
   return steps;
+}
+
+TrainingSpec StepBesideMessages(int threads, bool quick) {
+  return SpecOf(quick ? kQuick : kBesideMessages, threads);
 }
 
 std::vector<ReferenceStep> StepsOfTwoRanks(int threads, bool quick) {

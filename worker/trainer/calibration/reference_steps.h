@@ -16,6 +16,8 @@ struct ReferenceStep {
 
 // Of one rank that communicates with nobody, by ascending work.
 std::vector<ReferenceStep> StepsOfOneRank(int threads, bool quick);
+// A short one of one rank, of more bytes than a processor's caches hold.
+TrainingSpec StepBesideMessages(int threads, bool quick);
 // Of two ranks, in layouts that have ops of their own: tensor, context and zero-bubble pipeline.
 std::vector<ReferenceStep> StepsOfTwoRanks(int threads, bool quick);
 
