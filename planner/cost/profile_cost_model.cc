@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,9 @@ using program::Tier;
 
 // Of sizes that may be 0.
 double Log(double size) { return std::log2(std::max(size, 1.0)); }
+
+// What operations cost that were not measured beside steps.
+const std::string kOthers = Name(CollectiveOp::kAllReduce);
 
 constexpr char kMeasure[] = "strata calibrate measures this machine";
 
@@ -87,22 +91,24 @@ ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::Di
     copies_.Add(static_cast<double>(time.bytes()), time.seconds());
   }
   for (const v1::Interference& each : measured.interference()) {
-    interference_[static_cast<double>(each.bytes())] = {each.compute_lost(),
-                                                        each.communication_stretch()};
+    const std::string& op = each.op().empty() ? kOthers : each.op();
+    interference_[op][Log(static_cast<double>(each.bytes()))] = {each.compute_lost(),
+                                                                 each.communication_stretch()};
   }
 }
 
 double ProfileCostModel::OpSeconds(const program::Op& op) const {
+  // As what was measured counts them: some callers count additions as well.
   const auto cost = ops::EntryOf(op.kind).cost(op);
-  const double bytes = cost.ok() ? cost->bytes : 0;
-  const Query query = QueryOf(op, op.flops, bytes);
+  const Query query =
+      cost.ok() ? QueryOf(op, cost->flops, cost->bytes) : QueryOf(op, op.flops, 0);
   if (const auto table = tables_.find(query.table); table != tables_.end()) {
     return action_seconds_ + table->second.At(query.shape, query.work);
   }
   if (const auto kind = kinds_.find(query.table.first); kind != kinds_.end()) {
     return action_seconds_ + kind->second.At(query.shape, query.work);
   }
-  const TimesByShape& others = op.flops > 0 ? with_flops_ : without_flops_;
+  const TimesByShape& others = query.flops > 0 ? with_flops_ : without_flops_;
   return action_seconds_ + (others.empty() ? 0 : others.At({Log(query.work)}, query.work));
 }
 
@@ -152,13 +158,17 @@ double ProfileCostModel::BothWays(program::Tier from, program::Tier to) const {
 }
 
 program::Interference ProfileCostModel::Beside(const program::Communication& communication) const {
-  if (interference_.empty()) return {};
-  const double bytes = static_cast<double>(communication.bytes);
-  const auto nearest = std::min_element(
-      interference_.begin(), interference_.end(), [&](const auto& a, const auto& b) {
-        return std::abs(Log(a.first) - Log(bytes)) < std::abs(Log(b.first) - Log(bytes));
-      });
-  return nearest->second;
+  auto by_size = interference_.find(Name(communication.op));
+  if (by_size == interference_.end()) by_size = interference_.find(kOthers);
+  if (by_size == interference_.end()) return {};
+  const double size = Log(static_cast<double>(communication.bytes));
+  const auto above = by_size->second.lower_bound(size);
+  if (above == by_size->second.begin()) return above->second;
+  const auto below = std::prev(above);
+  if (above == by_size->second.end()) return below->second;
+  const double part = (size - below->first) / (above->first - below->first);
+  return {std::lerp(below->second.compute_lost, above->second.compute_lost, part),
+          std::lerp(below->second.stretch, above->second.stretch, part)};
 }
 
 }  // namespace strata::planner

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/op_struct.h"
 #include "ops/table.h"
@@ -11,6 +12,7 @@
 namespace strata::planner {
 namespace {
 
+using program::CollectiveOp;
 using program::Op;
 using program::OpKind;
 
@@ -82,7 +84,7 @@ v1::RankProfile Links() {
 }
 
 TEST(ProfileCostModelTest, CommunicationIsThatOfTwoRanks_AndGrowsWithTheGroup) {
-  using program::CollectiveOp;
+
   const ProfileCostModel costs(Links());
   const auto seconds = [&](CollectiveOp op, int64_t bytes, int ranks) {
     return costs.CollectiveSeconds({.op = op, .bytes = bytes}, ranks);
@@ -96,7 +98,7 @@ TEST(ProfileCostModelTest, CommunicationIsThatOfTwoRanks_AndGrowsWithTheGroup) {
   EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 2000}), 3);
 }
 
-TEST(ProfileCostModelTest, InterferenceIsThatOfTheNearestSize) {
+TEST(ProfileCostModelTest, InterferenceLiesBetweenThoseOfTheNearestSizes) {
   v1::RankProfile profile;
   for (const int64_t bytes : {1 << 10, 1 << 20}) {
     v1::Interference& each = *profile.add_interference();
@@ -106,9 +108,33 @@ TEST(ProfileCostModelTest, InterferenceIsThatOfTheNearestSize) {
   }
   const ProfileCostModel costs(profile);
   EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1}).compute_lost, 0.1);
-  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 18}).compute_lost, 0.5);
-  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 18}).stretch, 2);
+  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 15}).compute_lost, 0.3);
+  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 15}).stretch, 1.5);
+  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 22}).stretch, 2);
   EXPECT_FALSE(ProfileCostModel({}).Beside({.bytes = 1}).any());
+}
+
+TEST(ProfileCostModelTest, InterferenceIsThatOfTheOperation_ElseOfAllReduces) {
+  v1::RankProfile profile;
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kAllGather}) {
+    v1::Interference& each = *profile.add_interference();
+    each.set_op(Name(op));
+    each.set_compute_lost(op == CollectiveOp::kAllReduce ? 0.1 : 0.5);
+    each.set_communication_stretch(1);
+  }
+  const ProfileCostModel costs(profile);
+  EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kAllReduce}).compute_lost, 0.1);
+  EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kAllGather}).compute_lost, 0.5);
+  EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kBroadcast}).compute_lost, 0.1);
+}
+
+// The composer counts additions as operations, the table of ops does not.
+TEST(ProfileCostModelTest, OpIsPricedByWhatItsMeasurementCounted) {
+  v1::RankProfile profile;
+  AddOp(profile, ops::ToOp(ops::Add{1000}), 2);
+  program::Op op = ops::ToOp(ops::Add{1000});
+  op.flops = 1000;
+  EXPECT_NEAR(ProfileCostModel(profile).OpSeconds(op), 2, 1e-9);
 }
 
 TEST(FindRanksTest, OnlyWhatWasMeasuredOnThisHostWithTheseNumbersCounts) {

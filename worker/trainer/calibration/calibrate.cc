@@ -66,7 +66,7 @@ class Calibration {
   absl::Status MeasureTwo(v1::RankProfile& profile) {
     RETURN_IF_ERROR(MeasureInterference(communicator_, world_,
                                         StepBesideMessages(options_.threads, options_.quick),
-                                        options_.quick ? 0.02 : 1.5, profile));
+                                        options_.quick ? 0.02 : 0.75, profile));
     std::vector<ReferenceStep> steps = StepsOfOneRank(options_.threads, options_.quick);
     RETURN_IF_ERROR(MeasureOps(steps, nullptr, profile));
     MeasureCopies(profile);

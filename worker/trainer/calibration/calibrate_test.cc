@@ -63,8 +63,9 @@ TEST(CalibrateTest, MeasuresOneRankAndTwo_AndEveryKindOfOpThatTheirLayoutsHave) 
     EXPECT_GE(each.compute_lost(), 0);
     EXPECT_LT(each.compute_lost(), 1);
     EXPECT_GE(each.communication_stretch(), 1);
+    EXPECT_TRUE(operations.contains(each.op())) << each.op();
   }
-  EXPECT_EQ(two.interference_size(), 2);
+  EXPECT_EQ(two.interference_size(), 4 * 3);
 }
 
 TEST(CalibrateTest, TheTimelineHasATimeForEveryStepThatWasMeasured) {

@@ -20,7 +20,7 @@ using collectives::Operation;
 using collectives::OpKind;
 
 constexpr int64_t kCopySizes[] = {1 << 16, 1 << 20, 1 << 24};
-constexpr int64_t kInterferenceSizes[] = {1 << 16, 1 << 22};
+constexpr int64_t kInterferenceSizes[] = {1 << 16, 1 << 20, 1 << 24};
 
 const common::MonotonicClock kClock{};
 
@@ -67,6 +67,14 @@ constexpr Kind kKinds[] = {
     {OpKind::kRotate, program::CollectiveOp::kRotate},
 };
 
+// Those that steps hide, by what a rank does for its bytes: copy them, add them, both.
+constexpr Kind kBesideSteps[] = {
+    {OpKind::kAllGather, program::CollectiveOp::kAllGather},
+    {OpKind::kReduceScatter, program::CollectiveOp::kReduceScatter},
+    {OpKind::kAllReduce, program::CollectiveOp::kAllReduce},
+    {OpKind::kRotate, program::CollectiveOp::kRotate},
+};
+
 void AddTime(const char* name, int64_t bytes, double seconds, v1::RankProfile& profile) {
   v1::CommunicationTime& time = *profile.add_communications();
   time.set_op(name);
@@ -86,23 +94,59 @@ absl::StatusOr<double> RateOf(TrainingRank& rank, const Done& done) {
   return count / (kClock.Now() - begin);
 }
 
+// The median of `repetitions`, which both ranks make.
+absl::StatusOr<double> SecondsOf(const RunOperation& run, const Operation& operation,
+                                 int repetitions) {
+  std::vector<double> found;
+  for (int i = 0; i <= repetitions; ++i) {
+    const double begin = kClock.Now();
+    RETURN_IF_ERROR(run(operation));
+    if (i > 0) found.push_back(kClock.Now() - begin);  // the first touches the memory
+  }
+  return Median(std::move(found));
+}
+
 // The median of as many as fit into `seconds`; rank 0 says when it is over.
-absl::StatusOr<double> AllReduceSecondsFor(const RunOperation& run, collectives::GroupId group,
-                                           int64_t count, double seconds) {
+absl::StatusOr<double> SecondsFor(const RunOperation& run, const Operation& operation,
+                                  double seconds) {
   constexpr int kBatch = 4;
   std::vector<double> found;
   const double until = kClock.Now() + seconds;
   for (double goes_on = 1; goes_on > 0;) {
-    ASSIGN_OR_RETURN(found.emplace_back(), AllReduceSeconds(run, group, 2, count, kBatch));
+    ASSIGN_OR_RETURN(found.emplace_back(), SecondsOf(run, operation, kBatch));
     goes_on = kClock.Now() < until ? 1 : 0;
     RETURN_IF_ERROR(run({.kind = OpKind::kBroadcast,
-                         .group = group,
+                         .group = operation.group,
                          .type = collectives::DataType::kF64,
                          .count = 1,
                          .in = &goes_on,
                          .out = &goes_on}));
   }
   return Median(std::move(found));
+}
+
+// What an operation costs a rank's steps, and they it.
+struct Beside {
+  double lost = 0, stretch = 1;
+};
+
+absl::StatusOr<Beside> MeasureBeside(const RunOperation& run, const Operation& operation,
+                                     TrainingRank& rank, double seconds) {
+  RETURN_IF_ERROR(run({.group = operation.group}));  // a barrier: both begin at once
+  const double until = kClock.Now() + seconds;
+  ASSIGN_OR_RETURN(const double rate_alone, RateOf(rank, [&] { return kClock.Now() >= until; }));
+  ASSIGN_OR_RETURN(const double alone, SecondsOf(run, operation, 9));
+  absl::StatusOr<double> beside = 0.0;
+  std::atomic<bool> ended = false;
+  std::thread communication([&] {
+    beside = SecondsFor(run, operation, seconds);
+    ended.store(true);
+  });
+  const absl::StatusOr<double> rate_beside = RateOf(rank, [&] { return ended.load(); });
+  communication.join();
+  RETURN_IF_ERROR(beside.status());
+  RETURN_IF_ERROR(rate_beside.status());
+  return Beside{.lost = 1 - *rate_beside / rate_alone, .stretch = *beside / alone};
 }
 
 }  // namespace
@@ -119,14 +163,7 @@ absl::Status RunAlone(collectives::Communicator& communicator, const Operation& 
 absl::StatusOr<double> AllReduceSeconds(const RunOperation& run, collectives::GroupId group,
                                         int size, int64_t count, int repetitions) {
   Buffers buffers(count, size);
-  const Operation sum = buffers.Make(OpKind::kAllReduce, group, count);
-  std::vector<double> found;
-  for (int i = 0; i <= repetitions; ++i) {
-    const double begin = kClock.Now();
-    RETURN_IF_ERROR(run(sum));
-    if (i > 0) found.push_back(kClock.Now() - begin);  // the first touches the memory
-  }
-  return Median(std::move(found));
+  return SecondsOf(run, buffers.Make(OpKind::kAllReduce, group, count), repetitions);
 }
 
 absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, int index,
@@ -176,32 +213,24 @@ absl::Status MeasureInterference(collectives::Communicator& communicator,
   };
   for (const int64_t bytes : kInterferenceSizes) {
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-    // What else the machine does comes and goes: medians of both by turns.
-    constexpr int kTurns = 5;
-    std::vector<double> lost, stretch;
-    for (int turn = 0; turn < kTurns; ++turn) {
-      RETURN_IF_ERROR(run({.group = group}));
-      const double until = kClock.Now() + seconds / kTurns;
-      ASSIGN_OR_RETURN(const double rate_alone,
-                       RateOf(*rank, [&] { return kClock.Now() >= until; }));
-      ASSIGN_OR_RETURN(const double alone, AllReduceSeconds(run, group, 2, count, 9));
-      absl::StatusOr<double> beside = 0.0;
-      std::atomic<bool> ended = false;
-      std::thread communication([&] {
-        beside = AllReduceSecondsFor(run, group, count, seconds / kTurns);
-        ended.store(true);
-      });
-      const absl::StatusOr<double> rate_beside = RateOf(*rank, [&] { return ended.load(); });
-      communication.join();
-      RETURN_IF_ERROR(beside.status());
-      RETURN_IF_ERROR(rate_beside.status());
-      lost.push_back(1 - *rate_beside / rate_alone);
-      stretch.push_back(*beside / alone);
+    Buffers buffers(count);
+    for (const Kind& kind : kBesideSteps) {
+      const Operation operation = buffers.Make(kind.operation, group, count);
+      // What else the machine does comes and goes: medians of both by turns.
+      constexpr int kTurns = 5;
+      std::vector<double> lost, stretch;
+      for (int turn = 0; turn < kTurns; ++turn) {
+        ASSIGN_OR_RETURN(const Beside found,
+                         MeasureBeside(run, operation, *rank, seconds / kTurns));
+        lost.push_back(found.lost);
+        stretch.push_back(found.stretch);
+      }
+      v1::Interference& found = *profile.add_interference();
+      found.set_op(Name(kind.name));
+      found.set_bytes(bytes);
+      found.set_compute_lost(std::clamp(Median(std::move(lost)), 0.0, 0.95));
+      found.set_communication_stretch(std::max(1.0, Median(std::move(stretch))));
     }
-    v1::Interference& found = *profile.add_interference();
-    found.set_bytes(bytes);
-    found.set_compute_lost(std::clamp(Median(std::move(lost)), 0.0, 0.95));
-    found.set_communication_stretch(std::max(1.0, Median(std::move(stretch))));
   }
   return absl::OkStatus();
 }

@@ -32,9 +32,9 @@ absl::StatusOr<double> AllReduceSeconds(const RunOperation& run, collectives::Gr
 absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, int index,
                           int64_t largest_bytes, int repetitions, v1::RankProfile& profile);
 
-// Adds what all-reduces and steps of one rank, both going on all the time, cost each other: products
-// that caches hold lose less beside messages than what goes through memory. Both ranks of `group`
-// call it with the same; the communicator belongs to no engine.
+// Adds what collectives and steps of one rank, both going on all the time (for `seconds` each),
+// cost each other: products that caches hold lose less beside messages than what goes through
+// memory. Both ranks of `group` call it with the same; the communicator belongs to no engine.
 absl::Status MeasureInterference(collectives::Communicator& communicator,
                                  collectives::GroupId group, const TrainingSpec& spec,
                                  double seconds, v1::RankProfile& profile);
