@@ -228,12 +228,12 @@ class Theirs:
 
 
 def disk_rates(options, folder) -> tuple:
-    """Bytes per second that the disk reads and writes at the queues' depth."""
+    """Bytes per second that the disk reads, writes, and moves both ways at once, at the queues' depth."""
     done = subprocess.run([ROOT / "out/bin/strata", "calibrate", "--ssd", options.directory, "--profile",
                            folder / "profile.textproto", "--quick", "-o", "json"], check=True, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL)
     rates = json.loads(done.stdout)["disks"][0]["rates"]
-    return tuple(max(rate[f"{way}_bytes_per_second"] for rate in rates) for way in ("read", "write"))
+    return tuple(max(rate[f"{way}_bytes_per_second"] for rate in rates) for way in ("read", "write", "mixed"))
 
 
 def take_turns(sides, options, folder) -> tuple:
@@ -252,12 +252,18 @@ def take_turns(sides, options, folder) -> tuple:
 def ceilings(runs, rates) -> list:
     """Per round: the least that a step with everything on SSD takes."""
     found = []
-    for resident, offloaded, (read, write) in zip(runs["strata memory"], runs["strata ssd"], rates):
+    for resident, offloaded, (read, write, _) in zip(runs["strata memory"], runs["strata ssd"], rates):
         steps = len(offloaded["seconds"])
         found.append({"compute": statistics.median(resident["seconds"]),
                       "read": offloaded["read_bytes"] / steps / read,
                       "write": offloaded["written_bytes"] / steps / write})
     return found
+
+
+def mixed_seconds(runs, rates) -> list:
+    """Per round: what the bytes of a step take a disk at the rate that it moves both ways at once."""
+    return [(run["read_bytes"] + run["written_bytes"]) / len(run["seconds"]) / mixed
+            for run, (_, _, mixed) in zip(runs["strata ssd"], rates)]
 
 
 def step(run) -> float:
@@ -342,8 +348,9 @@ def compare(model, batch, sequence, precision, options, folder) -> dict:
     for side in sides.values():
         if isinstance(side, Theirs):
             side.close()
-    print(f"  {versions}; disk reads at {statistics.median(r for r, _ in rates) / 1e6:.0f} MB/s, writes at "
-          f"{statistics.median(w for _, w in rates) / 1e6:.0f} MB/s")
+    print(f"  {versions}; disk reads at {statistics.median(r for r, _, _ in rates) / 1e6:.0f} MB/s, writes at "
+          f"{statistics.median(w for _, w, _ in rates) / 1e6:.0f} MB/s, both at once at "
+          f"{statistics.median(m for _, _, m in rates) / 1e6:.0f} MB/s")
     result = {"parameters": parameters, "precision": precision, "versions": versions, "disk_rates": rates,
               "sides": {name: show_side(name, found, parameters) for name, found in runs.items()},
               "records": show_records(runs["strata ssd"], parameters)}
@@ -354,6 +361,8 @@ def compare(model, batch, sequence, precision, options, folder) -> dict:
     print("  ceiling: the longest of " + ", ".join(
         f"{name} {statistics.median(part[name] for part in parts):.2f} s" for name in parts[0])
         + f"; strata ssd takes {result['of_ceiling']:.2f} of it")
+    result["mixed_seconds"] = mixed_seconds(runs, rates)
+    print(f"  at the rate of both at once the disk needs {statistics.median(result['mixed_seconds']):.2f} s for a step")
     for name in seconds:
         if name.startswith("deepspeed"):
             ours = "strata " + name.split()[1]
