@@ -100,8 +100,7 @@ ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::Di
 double ProfileCostModel::OpSeconds(const program::Op& op) const {
   // As what was measured counts them: some callers count additions as well.
   const auto cost = ops::EntryOf(op.kind).cost(op);
-  const Query query =
-      cost.ok() ? QueryOf(op, cost->flops, cost->bytes) : QueryOf(op, op.flops, 0);
+  const Query query = cost.ok() ? QueryOf(op, cost->flops, cost->bytes) : QueryOf(op, op.flops, 0);
   if (const auto table = tables_.find(query.table); table != tables_.end()) {
     return action_seconds_ + table->second.At(query.shape, query.work);
   }

@@ -65,7 +65,8 @@ class ProfileCostModel final : public program::CostModel {
   std::map<std::string, TimesBySize> communications_;
   TimesBySize copies_;
   const std::optional<v1::DiskRate> disks_;
-  std::map<std::string, std::map<double, program::Interference>> interference_;  // by op, log2 bytes
+  std::map<std::string, std::map<double, program::Interference>>
+      interference_;  // by op, log2 bytes
 };
 
 }  // namespace strata::planner

@@ -84,7 +84,6 @@ v1::RankProfile Links() {
 }
 
 TEST(ProfileCostModelTest, CommunicationIsThatOfTwoRanks_AndGrowsWithTheGroup) {
-
   const ProfileCostModel costs(Links());
   const auto seconds = [&](CollectiveOp op, int64_t bytes, int ranks) {
     return costs.CollectiveSeconds({.op = op, .bytes = bytes}, ranks);

@@ -366,7 +366,8 @@ class StageComposer {
       if (fix_up_scalars_.slot >= 0) scalars.host = fix_up_scalars_;
       HoldScalars(scalars.host, "hold results for updates");
     }
-    for (const int set : InOrderOfUse()) updates->AtEnd(set, gradients_->OfUpdate(set));
+    for (const int set : TrainableInOrderOfUse(stage_))
+      updates->AtEnd(set, gradients_->OfUpdate(set));
     gradients_.reset();
     Report();
   }
@@ -405,36 +406,10 @@ class StageComposer {
                     .operands = {scalars_}});
   }
 
-  // Trainable sets in the graph's order; positions in StagePlan::sets.
-  std::vector<int> ByIndex() const {
-    std::vector<int> order;
-    for (size_t s = 0; s < stage_.sets.sets.size(); ++s) {
-      if (stage_.sets.sets[s].trainable) order.push_back(static_cast<int>(s));
-    }
-    std::sort(order.begin(), order.end(),
-              [&](int a, int b) { return stage_.sets.sets[a].index < stage_.sets.sets[b].index; });
-    return order;
-  }
-
-  // As the next forward needs them; of a layer's the small ones first, which take no time.
-  std::vector<int> InOrderOfUse() const {
-    std::vector<int> first(graph_.sets.size(), 0);  // layer
-    for (int l = static_cast<int>(graph_.layers.size()) - 1; l >= 0; --l) {
-      for (const int set : graph_.layers[l].sets) first[set] = l;
-    }
-    std::vector<int> order = ByIndex();
-    const auto place = [&](int set) {
-      const SetPlan& of = stage_.sets.sets[set];
-      return std::pair(first[of.index], of.small ? 0 : 1);
-    };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return place(a) < place(b); });
-    return order;
-  }
-
   // Of those that are not early, in the order in which reductions end: from the last set to the
   // first, small ones together.
   void AddNorms() {
-    std::vector<int> order = ByIndex();
+    std::vector<int> order = Trainable(stage_);
     std::reverse(order.begin(), order.end());
     std::stable_partition(order.begin(), order.end(),
                           [&](int set) { return !stage_.sets.sets[set].small; });
@@ -487,29 +462,12 @@ absl::StatusOr<StagePrograms> ComposeResident(const Decision& decision, int stag
   ASSIGN_OR_RETURN(StagePrograms staying,
                    StageComposer(decision, stage, update, /*tied_stay=*/true).Run());
   const int64_t least = DeviceBytes(made);
-  const int64_t most = decision.plan.device_limit > 0
-                           ? std::max(least, decision.plan.device_limit)
-                           : least + least / kTiedShare;
+  const int64_t most = decision.plan.device_limit > 0 ? std::max(least, decision.plan.device_limit)
+                                                      : least + least / kTiedShare;
   return DeviceBytes(staying) <= most ? std::move(staying) : std::move(made);
 }
 
 }  // namespace
-
-absl::StatusOr<Decision> Decide(LayerGraph graph, const Plan& plan) {
-  Decision decision{.graph = std::move(graph), .plan = plan};
-  ASSIGN_OR_RETURN(decision.train, PlanTraining(decision.graph, plan));
-  decision.leaves = LeavesOf(plan, decision.graph.micro_batch);
-  for (ParameterSet& set : decision.graph.sets) FlattenSet(set, decision.leaves.rows());
-  if (plan.evaluate_batch > 0) {
-    decision.evaluate_shape = ShapeOfEvaluation(plan, decision.graph.micro_batch);
-    const int64_t passes = decision.evaluate_shape.padded / decision.graph.micro_batch *
-                           decision.leaves.rows_per_rank();
-    ASSIGN_OR_RETURN(decision.evaluate,
-                     PlanEvaluation(decision.graph, plan, static_cast<int>(passes)));
-  }
-  ASSIGN_OR_RETURN(decision.sets, PlanSets(decision.graph, plan, decision.train));
-  return decision;
-}
 
 absl::StatusOr<StagePrograms> ComposeStage(const Decision& decision, int stage,
                                            const UpdateEmitter& update) {

@@ -137,9 +137,10 @@ TEST(HomesTest, DeviceThatTheHostDoesNotShare_GetsAndGivesByTransfers) {
 }
 
 TEST(HomesTest, CallsAndCollectives_WorkInMemoryOfTheirOwnTier) {
-  for (Plan plan : {OnHost(2), OnSsd(UpdatePolicy::kSpooled), OnSsd(UpdatePolicy::kSpeculative),
-                    Shared(OnHost(2), 2), Shared(OnSsd(UpdatePolicy::kSpooled), 2),
-                    Shared(OnSsd(UpdatePolicy::kSpeculative), 2)}) {
+  for (const Plan& plan :
+       {OnHost(2), OnSsd(UpdatePolicy::kSpooled), OnSsd(UpdatePolicy::kSpeculative),
+        Shared(OnHost(2), 2), Shared(OnSsd(UpdatePolicy::kSpooled), 2),
+        Shared(OnSsd(UpdatePolicy::kSpeculative), 2)}) {
     const ProgramSet set = Build(plan).set;
     for (const Program& program : set.programs) {
       for (const Instruction& instruction : program.instructions) {

@@ -152,7 +152,7 @@ void Gradients::PutAway(Bucket& bucket, int64_t leaf) {
   bucket.away[leaf] = home;
 }
 
-int Gradients::AddHomeSlot(const Bucket& bucket, std::string name, int64_t bytes) {
+int Gradients::AddHomeSlot(const Bucket& bucket, const std::string& name, int64_t bytes) {
   return stage_.assembler.AddTransient(
       Slot{.name = absl::StrCat(name, " at home"),
            .tier = stage_.plan.TierOf(bucket.home),
@@ -312,8 +312,9 @@ void Gradients::CombineTop(Bucket& bucket) {
   }
   into.access = Access::kAccumulate;
   const DType type = stage_.plan.gradient;
-  Op add = ops::ToOp(ops::Add{into.bytes / SizeOf(type), type});
-  add.flops = static_cast<double>(into.bytes / SizeOf(type));
+  const int64_t elements = into.bytes / SizeOf(type);
+  Op add = ops::ToOp(ops::Add{elements, type});
+  add.flops = static_cast<double>(elements);
   stage_.assembler.CallOp(std::move(add), Purpose::kCombine, label, {into, from});
   sum.place = into;
   ++sum.level;

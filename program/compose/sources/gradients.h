@@ -116,7 +116,7 @@ class Gradients {
   // Of an open leaf: home until its next use, and back before it.
   void PutAway(Bucket& bucket, int64_t leaf);
   void BringBack(int use);
-  int AddHomeSlot(const Bucket& bucket, std::string name, int64_t bytes);
+  int AddHomeSlot(const Bucket& bucket, const std::string& name, int64_t bytes);
   Operand EndInType(const Bucket& bucket, int64_t leaf, const Operand& place);
   void Push(int index, const Operand& place);
   void CombineTop(Bucket& bucket);

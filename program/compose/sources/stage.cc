@@ -1,5 +1,8 @@
 #include "program/compose/sources/stage.h"
 
+#include <algorithm>
+#include <cstddef>
+
 namespace strata::program {
 
 std::vector<Use> UsesOf(const LayerGraph& graph, const Walk& walk, const WalkPass& pass) {
@@ -12,6 +15,31 @@ std::vector<Use> UsesOf(const LayerGraph& graph, const Walk& walk, const WalkPas
     uses.push_back({pass.kind, pass.chunk, pass.micro_batch, layer, called});
   }
   return uses;
+}
+
+std::vector<int> Trainable(const Stage& stage) {
+  const std::vector<SetPlan>& sets = stage.sets.sets;
+  std::vector<int> order;
+  for (size_t s = 0; s < sets.size(); ++s) {
+    if (sets[s].trainable) order.push_back(static_cast<int>(s));
+  }
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return sets[a].index < sets[b].index; });
+  return order;
+}
+
+std::vector<int> TrainableInOrderOfUse(const Stage& stage) {
+  std::vector<int> first(stage.graph.sets.size(), 0);  // layer
+  for (int l = static_cast<int>(stage.graph.layers.size()) - 1; l >= 0; --l) {
+    for (const int set : stage.graph.layers[l].sets) first[set] = l;
+  }
+  const auto place = [&](int set) {
+    const SetPlan& of = stage.sets.sets[set];
+    return std::pair(first[of.index], of.small ? 0 : 1);
+  };
+  std::vector<int> order = Trainable(stage);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return place(a) < place(b); });
+  return order;
 }
 
 std::vector<Use> UsesOf(const LayerGraph& graph, const Walk& walk, int stage) {

@@ -141,8 +141,8 @@ void SetUpdate::RunRange(const Range& range, const Operand& gradient, std::optio
   ReadParts(range, parts);
   Operand there = gradient;
   // The last one has not gone home.
-  const Home home = transfers_.TierOf(gradient) == stage_.plan.tier ? Home::kDevice
-                                                                    : PlanOf(range.set).gradients;
+  const Home home =
+      transfers_.TierOf(gradient) == stage_.plan.tier ? Home::kDevice : PlanOf(range.set).gradients;
   if (IsStaged(range.home, home)) {
     const std::string what = absl::StrCat("gradient of ", NameOf(range.set));
     there = Staged(range, home, gradient, what);
