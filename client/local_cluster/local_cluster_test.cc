@@ -35,7 +35,7 @@ constexpr double kLongEnough = 60;  // for what must happen at some time
 constexpr char kAgent[] =
     "#!/bin/bash\n"
     "[ \"$1\" = stop ] && touch \"$3/asked\" && exit 1\n"
-    "bash -c 'exec -a strata-trainer sleep 1000' &\n"
+    "(exec -a strata-trainer sleep 1000) &\n"
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-worker sleep 1000\n";
 constexpr char kController[] =

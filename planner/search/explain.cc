@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/units.h"
 
 namespace strata::planner {
@@ -32,12 +33,10 @@ std::string Largest(std::vector<std::pair<std::string, double>> differences, dou
 }  // namespace
 
 std::string JobWords::ToText() const {
-  std::string text;
-  for (const auto& [key, value] : parallel) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", key, " ", value);
-  }
-  for (const auto& [key, value] : memory) absl::StrAppend(&text, ", ", key, " on ", value);
-  return text;
+  std::vector<std::string> words;
+  for (const auto& [key, value] : parallel) words.push_back(absl::StrCat(key, " ", value));
+  for (const auto& [key, value] : memory) words.push_back(absl::StrCat(key, " on ", value));
+  return words.empty() ? "all on the device" : absl::StrJoin(words, ", ");
 }
 
 JobWords InJobWords(const LayoutChoice& layout) {

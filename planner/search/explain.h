@@ -15,7 +15,8 @@ namespace strata::planner {
 struct JobWords {
   std::vector<std::pair<std::string, std::string>> parallel;  // {"tensor", "8"}
   std::vector<std::pair<std::string, std::string>> memory;    // {"optimizer", "host"}
-  std::string ToText() const;  // "tensor 8, pipeline 16, data 128, zero1, micro_batch 1"
+  // "tensor 8, pipeline 16, data 128, zero1, micro_batch 1"; without any, "all on the device".
+  std::string ToText() const;
 };
 JobWords InJobWords(const LayoutChoice& layout);
 

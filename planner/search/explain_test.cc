@@ -24,6 +24,9 @@ TEST(ExplainTest, LayoutInJobWords_LeavesOutWhatSaysNothing) {
   EXPECT_EQ(InJobWords(layout).ToText(),
             "tensor 8, pipeline 4, pipeline_schedule interleaved, virtual_stages 2, data 1, "
             "micro_batch 1, recompute full, optimizer on host, activations on host");
+  EXPECT_EQ(JobWords{}.ToText(), "all on the device");
+  EXPECT_EQ((JobWords{.parallel = {}, .memory = {{"optimizer", "host"}}}).ToText(),
+            "optimizer on host");
 }
 
 TEST(ExplainTest, NamedTerms_AddUpToTheStep) {

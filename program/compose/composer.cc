@@ -366,8 +366,7 @@ class StageComposer {
       if (fix_up_scalars_.slot >= 0) scalars.host = fix_up_scalars_;
       HoldScalars(scalars.host, "hold results for updates");
     }
-    for (const int set : TrainableInOrderOfUse(stage_))
-      updates->AtEnd(set, gradients_->OfUpdate(set));
+    for (const int set : InOrderOfUse(stage_)) updates->AtEnd(set, gradients_->OfUpdate(set));
     gradients_.reset();
     Report();
   }

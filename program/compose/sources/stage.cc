@@ -28,7 +28,7 @@ std::vector<int> Trainable(const Stage& stage) {
   return order;
 }
 
-std::vector<int> TrainableInOrderOfUse(const Stage& stage) {
+std::vector<int> InOrderOfUse(const Stage& stage) {
   std::vector<int> first(stage.graph.sets.size(), 0);  // layer
   for (int l = static_cast<int>(stage.graph.layers.size()) - 1; l >= 0; --l) {
     for (const int set : stage.graph.layers[l].sets) first[set] = l;

@@ -64,8 +64,8 @@ struct Stage {
 
 // Trainable sets in the graph's order; positions in StagePlan::sets.
 std::vector<int> Trainable(const Stage& stage);
-// As the next forward needs them; of a layer's the small ones first, which take no time.
-std::vector<int> TrainableInOrderOfUse(const Stage& stage);
+// The same as the next forward needs them; of a layer's the small ones first, which take no time.
+std::vector<int> InOrderOfUse(const Stage& stage);
 
 // The stage's calls of a walk, in order: what Compose calls, and what residency is planned over.
 std::vector<Use> UsesOf(const LayerGraph& graph, const Walk& walk, int stage);
