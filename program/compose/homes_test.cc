@@ -313,7 +313,7 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
     // The slabs of updates, those of passes each way of half their size, scalars, losses and norms.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
-              (12 + 2 * 4 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes +
+              (8 + 2 * 2 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes +
                   common::RoundUp((1 + kSets) * 8, kSlotAlignment))
         << speculative;
   }

@@ -114,9 +114,9 @@ struct Plan {
   // Of the device's arena: streaming that is not given keeps as many layers as fit; 0: none.
   int64_t device_limit = 0;
   UpdatePolicy update = UpdatePolicy::kDeferred;
-  // That updates of bytes elsewhere work on, three ranges in f32; what passes bring and what they
-  // take has a third as many each, of half the size.
-  int slabs = 12;
+  // That updates of bytes elsewhere work on, two ranges in f32; what passes bring and what they
+  // take has a quarter as many each, of half the size.
+  int slabs = 8;
   // With bytes beyond the device, the most f32 elements of a set that are updated at once, in
   // bytes: what a slab holds. 0: kRangeBytes.
   int64_t range_bytes = 0;

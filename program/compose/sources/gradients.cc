@@ -385,10 +385,6 @@ void Gradients::FlushWhole(int64_t older_than) {
   }
 }
 
-bool Gradients::IsLast(const Bucket& bucket, int64_t call) const {
-  return bucket.home == Home::kSsd && call == static_cast<int64_t>(uses_.size());
-}
-
 // Over the shard group leaf by leaf, then the tree of the rank's own, then over replicas.
 void Gradients::FinishKeptLeaves(Bucket& bucket) {
   const std::string label = absl::StrCat("reduce ", bucket.name);

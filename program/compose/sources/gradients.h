@@ -136,9 +136,12 @@ class Gradients {
   Operand RoundRoot(const Bucket& bucket);
   // Early ones whose root is whole on the device.
   void FlushWhole(int64_t older_than);
-  // Whole after the last use, when the first updates are about to read it: a way to the disk and
-  // back would be all that the next step's first layer waits for.
-  bool IsLast(const Bucket& bucket, int64_t call) const;
+  // Whole after the last use, when the first updates are about to read it, and of a range at least:
+  // a way to the disk and back would be most of what the next step's first layer waits for.
+  bool IsLast(const Bucket& bucket, int64_t call) const {
+    return bucket.home == Home::kSsd && call == static_cast<int64_t>(uses_.size()) &&
+           LeafBytes(bucket.elements) >= stage_.plan.most_range_bytes();
+  }
 
   const Stage& stage_;
   Transfers& transfers_;

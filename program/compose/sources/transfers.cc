@@ -33,7 +33,7 @@ void Transfers::Open(int64_t slab_bytes) {
 
 size_t Transfers::SlabsOfARing() const {
   const int slabs = stage_.plan.slabs;
-  return of_ == TransfersOf::kUpdates ? slabs : std::max(2, slabs / 3);
+  return of_ == TransfersOf::kUpdates ? slabs : std::max(2, slabs / 4);
 }
 
 void Transfers::AddSlab(Ring& ring) {
