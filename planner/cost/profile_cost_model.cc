@@ -21,8 +21,8 @@ using program::Tier;
 // Of sizes that may be 0.
 double Log(double size) { return std::log2(std::max(size, 1.0)); }
 
-// What operations cost that were not measured beside steps.
-const std::string kOthers = Name(CollectiveOp::kAllReduce);
+// Operations that were not measured beside steps cost what these do.
+constexpr CollectiveOp kLikeOthers = CollectiveOp::kAllReduce;
 
 constexpr char kMeasure[] = "strata calibrate measures this machine";
 
@@ -91,16 +91,15 @@ ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::Di
     copies_.Add(static_cast<double>(time.bytes()), time.seconds());
   }
   for (const v1::Interference& each : measured.interference()) {
-    const std::string& op = each.op().empty() ? kOthers : each.op();
+    const std::string op = each.op().empty() ? Name(kLikeOthers) : each.op();
     interference_[op][Log(static_cast<double>(each.bytes()))] = {each.compute_lost(),
                                                                  each.communication_stretch()};
   }
 }
 
 double ProfileCostModel::OpSeconds(const program::Op& op) const {
-  // As what was measured counts them: some callers count additions as well.
   const auto cost = ops::EntryOf(op.kind).cost(op);
-  const Query query = cost.ok() ? QueryOf(op, cost->flops, cost->bytes) : QueryOf(op, op.flops, 0);
+  const Query query = QueryOf(op, op.flops, cost.ok() ? cost->bytes : 0);
   if (const auto table = tables_.find(query.table); table != tables_.end()) {
     return action_seconds_ + table->second.At(query.shape, query.work);
   }
@@ -158,7 +157,7 @@ double ProfileCostModel::BothWays(program::Tier from, program::Tier to) const {
 
 program::Interference ProfileCostModel::Beside(const program::Communication& communication) const {
   auto by_size = interference_.find(Name(communication.op));
-  if (by_size == interference_.end()) by_size = interference_.find(kOthers);
+  if (by_size == interference_.end()) by_size = interference_.find(Name(kLikeOthers));
   if (by_size == interference_.end()) return {};
   const double size = Log(static_cast<double>(communication.bytes));
   const auto above = by_size->second.lower_bound(size);

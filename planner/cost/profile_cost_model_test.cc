@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/op_struct.h"
 #include "ops/table.h"
@@ -125,15 +124,6 @@ TEST(ProfileCostModelTest, InterferenceIsThatOfTheOperation_ElseOfAllReduces) {
   EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kAllReduce}).compute_lost, 0.1);
   EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kAllGather}).compute_lost, 0.5);
   EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kBroadcast}).compute_lost, 0.1);
-}
-
-// The composer counts additions as operations, the table of ops does not.
-TEST(ProfileCostModelTest, OpIsPricedByWhatItsMeasurementCounted) {
-  v1::RankProfile profile;
-  AddOp(profile, ops::ToOp(ops::Add{1000}), 2);
-  program::Op op = ops::ToOp(ops::Add{1000});
-  op.flops = 1000;
-  EXPECT_NEAR(ProfileCostModel(profile).OpSeconds(op), 2, 1e-9);
 }
 
 TEST(FindRanksTest, OnlyWhatWasMeasuredOnThisHostWithTheseNumbersCounts) {

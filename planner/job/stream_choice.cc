@@ -90,7 +90,7 @@ class Chooser {
   int64_t DeviceBytes() const {
     int64_t most = 0;
     for (const program::StagePrograms& stage : stages_) {
-      most = std::max(most, stage.set.arena_bytes[static_cast<int>(program::Tier::kDevice)]);
+      most = std::max(most, stage.set.arena(program::Tier::kDevice));
     }
     return most;
   }

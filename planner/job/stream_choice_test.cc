@@ -113,8 +113,7 @@ StreamChoice::Look Given(Case made, int resident, int moved = 1) {
   }
   for (const program::StagePrograms& stage : stages) {
     sets.push_back(&stage.set);
-    look.device_bytes = std::max(look.device_bytes,
-                                 stage.set.arena_bytes[static_cast<int>(program::Tier::kDevice)]);
+    look.device_bytes = std::max(look.device_bytes, stage.set.arena(program::Tier::kDevice));
   }
   const auto timeline = program::PredictTimeline(
       sets, "train", {.sizes = decided.decision.plan.groups}, program::RateCostModel(made.rates));

@@ -202,9 +202,7 @@ class Ranking {
     for (const program::StagePrograms& stage : stages) {
       sets.push_back(&stage.set);
       const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
-      const auto held = [&](program::Tier tier) {
-        return stage.set.arena_bytes[static_cast<int>(tier)];
-      };
+      const auto held = [&](program::Tier tier) { return stage.set.arena(tier); };
       const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
       candidate.bytes += ranks * (device + host);
       const v1::MemorySpec& limits = job.memory();

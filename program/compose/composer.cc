@@ -444,10 +444,6 @@ class StageComposer {
   int tokens_ = -1, targets_ = -1, positions_ = -1;
 };
 
-int64_t DeviceBytes(const StagePrograms& programs) {
-  return programs.set.arena_bytes[static_cast<int>(Tier::kDevice)];
-}
-
 // Of the device's arena, where it has no limit.
 constexpr int64_t kTiedShare = 16;
 
@@ -460,10 +456,10 @@ absl::StatusOr<StagePrograms> ComposeResident(const Decision& decision, int stag
   if (!leaving.ties()) return made;
   ASSIGN_OR_RETURN(StagePrograms staying,
                    StageComposer(decision, stage, update, /*tied_stay=*/true).Run());
-  const int64_t least = DeviceBytes(made);
+  const int64_t least = made.set.arena(Tier::kDevice);
   const int64_t most = decision.plan.device_limit > 0 ? std::max(least, decision.plan.device_limit)
                                                       : least + least / kTiedShare;
-  return DeviceBytes(staying) <= most ? std::move(staying) : std::move(made);
+  return staying.set.arena(Tier::kDevice) <= most ? std::move(staying) : std::move(made);
 }
 
 }  // namespace
@@ -478,7 +474,7 @@ absl::StatusOr<StagePrograms> ComposeStage(const Decision& decision, int stage,
     with.plan.streaming.resident = resident;
     ASSIGN_OR_RETURN(const StagePrograms made,
                      StageComposer(with, stage, update, /*tied_stay=*/false).Run());
-    return DeviceBytes(made) <= plan.device_limit;
+    return made.set.arena(Tier::kDevice) <= plan.device_limit;
   };
   ASSIGN_OR_RETURN(with.plan.streaming.resident,
                    MostResident(static_cast<int>(decision.graph.layers.size()), fits));

@@ -124,7 +124,7 @@ TEST(ComposerTest, WithoutATree_ArenasDoNotGrowWithAccumulation) {
     for (const int64_t passes : {1, 4, 16, 64}) {
       const StagePrograms stage = Build(DataPlan(2, shard, 0, 2 * passes))[0];
       // Only the batch itself grows: tokens and targets of 16 positions.
-      bytes.push_back(stage.set.arena_bytes[static_cast<int>(Tier::kHost)] - 2 * passes * 16 * 4);
+      bytes.push_back(stage.set.arena(Tier::kHost) - 2 * passes * 16 * 4);
     }
     // From the second micro-batch on there are parts that wait to be added.
     EXPECT_LE(bytes[1] - bytes[0], 3 * toy::kBlockSet);

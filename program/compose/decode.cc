@@ -319,7 +319,7 @@ absl::StatusOr<DecodePrograms> BuildStage(const LayerGraph& graph, const DecodeO
   if (!streams || options.device_limit == 0) return build(options.streaming.resident);
   const auto fits = [&](int resident) -> absl::StatusOr<bool> {
     ASSIGN_OR_RETURN(const DecodePrograms made, build(resident));
-    return made.set.arena_bytes[static_cast<int>(Tier::kDevice)] <= options.device_limit;
+    return made.set.arena(Tier::kDevice) <= options.device_limit;
   };
   ASSIGN_OR_RETURN(const int resident, MostResident(part.end - part.first, fits));
   return build(resident);

@@ -89,8 +89,8 @@ TEST(DecodeTest, StreamedLayers_AreVerifiedAndTakeNoMoreOnTheDeviceThanTheWindow
       const absl::Status status = Verify({&set}, program, {.sizes = set.groups});
       EXPECT_TRUE(status.ok()) << program << ": " << status;
     }
-    EXPECT_EQ(set.arena_bytes[static_cast<int>(Tier::kSsd)] > 0, place.ssd > 0);
-    return set.arena_bytes[static_cast<int>(Tier::kDevice)];
+    EXPECT_EQ(set.arena(Tier::kSsd) > 0, place.ssd > 0);
+    return set.arena(Tier::kDevice);
   };
   for (const Place& place : {Place{.host = 1}, Place{.ssd = 1}, Place{.host = 0.5, .ssd = 0.5}}) {
     EXPECT_EQ(bytes(24, place, {.resident = 2}) - bytes(8, place, {.resident = 2}),

@@ -37,10 +37,6 @@ StagePrograms Build(const Plan& plan, bool tied) {
   return std::move(built->front());
 }
 
-int64_t DeviceBytes(const StagePrograms& programs) {
-  return programs.set.arena_bytes[static_cast<int>(Tier::kDevice)];
-}
-
 // Streams of the transfers with this in their labels.
 std::vector<Stream> StreamsOf(const StagePrograms& programs, absl::string_view what) {
   std::vector<Stream> streams;
@@ -86,10 +82,10 @@ TEST(GradientHomesTest, TiedTablesGradient_StaysBetweenItsLayersWhereTheLimitAll
   EXPECT_EQ(Count(StreamsOf(leaving, "gradient of table"), Stream::kSsdWrite), 2);
   // Small beside the blocks between head and lookup, so that it would be the peak.
   plan.streaming = {.resident = 1};
-  plan.device_limit = DeviceBytes(leaving) + toy::kTableSet;
+  plan.device_limit = leaving.set.arena(Tier::kDevice) + toy::kTableSet;
   const StagePrograms staying = Build(plan, /*tied=*/true);
   EXPECT_EQ(Count(StreamsOf(staying, "gradient of table"), Stream::kSsdWrite), 0);
-  EXPECT_LE(DeviceBytes(staying), plan.device_limit);
+  EXPECT_LE(staying.set.arena(Tier::kDevice), plan.device_limit);
 }
 
 TEST(GradientHomesTest, UpdatesOfALayersVectors_ComeBeforeThatOfItsMatrices) {

@@ -269,7 +269,7 @@ TEST(HomesTest, DeviceMemory_DoesNotGrowWithLayersButByWhatTheySave) {
   const auto bytes = [](int blocks, const Plan& plan) {
     const auto built = Compose(ToyGraph({.blocks = blocks}), plan, ToyUpdate);
     EXPECT_TRUE(built.ok()) << built.status();
-    return (*built)[0].set.arena_bytes[static_cast<int>(Tier::kDevice)];
+    return (*built)[0].set.arena(Tier::kDevice);
   };
   for (const Plan& plan : {OnHost(2), OnSsd(UpdatePolicy::kSpooled),
                            OnSsd(UpdatePolicy::kSpeculative), Shared(OnHost(2), 2)}) {
@@ -285,7 +285,7 @@ TEST(HomesTest, DeviceMemory_GrowsByWhatBelongsThereOfALayer_NotByItsParameters)
     EXPECT_TRUE(built.ok()) << built.status();
     const absl::Status status = VerifyAll((*built)[0].set);
     EXPECT_TRUE(status.ok()) << status;
-    return (*built)[0].set.arena_bytes[static_cast<int>(Tier::kDevice)];
+    return (*built)[0].set.arena(Tier::kDevice);
   };
   constexpr int64_t kSaves = toy::kBoundary + toy::kSaved, kState = 2 * toy::kBlockSet;
   for (const Place& home : {Place{.host = 1}, Place{.ssd = 1}, Place{.unified = 1}}) {

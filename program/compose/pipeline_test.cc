@@ -305,10 +305,10 @@ double StepOf(ScheduleKind kind, double message_seconds = 0) {
 
 TEST(PipelineTest, Timeline_ShowsTheBubblesOfTheSchedules) {
   // 8 micro-batches x 2 blocks per stage x 3, and the bubbles of schedule.h: 2 · 3 · 3, half of
-  // that, and 3 · (1 + 1 - 1) of chunks. Norms and updates take 0.6.
-  EXPECT_NEAR(StepOf(ScheduleKind::k1F1B), 48 + 18 + 0.6, 0.1);
-  EXPECT_NEAR(StepOf(ScheduleKind::kInterleaved), 48 + 9 + 0.6, 0.1);
-  EXPECT_NEAR(StepOf(ScheduleKind::kZeroBubble), 48 + 3 + 0.6, 0.1);
+  // that, and 3 · (1 + 1 - 1) of chunks. Updates take 0.5.
+  EXPECT_NEAR(StepOf(ScheduleKind::k1F1B), 48 + 18 + 0.5, 0.1);
+  EXPECT_NEAR(StepOf(ScheduleKind::kInterleaved), 48 + 9 + 0.5, 0.1);
+  EXPECT_NEAR(StepOf(ScheduleKind::kZeroBubble), 48 + 3 + 0.5, 0.1);
 }
 
 TEST(PipelineTest, Messages_HideUnderPasses) {

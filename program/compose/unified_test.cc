@@ -112,7 +112,7 @@ TEST(UnifiedTest, HomesAndRoomsHavePagesOfTheirOwnBehindTheArenas) {
     }
   }
   EXPECT_GT(homes, 0);
-  EXPECT_EQ(homes, set.arena_bytes[static_cast<int>(Tier::kHost)] - host);
+  EXPECT_EQ(homes, set.arena(Tier::kHost) - host);
   for (const Program& program : set.programs) {
     for (size_t s = 0; s < program.slots.size(); ++s) {
       const Slot& slot = program.slots[s];
@@ -124,7 +124,7 @@ TEST(UnifiedTest, HomesAndRoomsHavePagesOfTheirOwnBehindTheArenas) {
     }
   }
   // Rooms are what is there at once: fewer than all, and counted by the memory report.
-  const int64_t rooms = set.arena_bytes[static_cast<int>(Tier::kDevice)] - device;
+  const int64_t rooms = set.arena(Tier::kDevice) - device;
   EXPECT_GE(rooms, 2 * UnifiedPages(toy::kBlockSet) * kUnifiedPage);
   EXPECT_GE(ReadMemory(set).tiers[static_cast<int>(Tier::kDevice)].arena_bytes, device + rooms);
 }
@@ -133,7 +133,7 @@ TEST(UnifiedTest, HomesAndRoomsHavePagesOfTheirOwnBehindTheArenas) {
 TEST(UnifiedTest, RoomsDoNotGrowWithLayers) {
   const auto rooms = [](int blocks) {
     const ProgramSet set = Build(Unified(kBoth), /*tied=*/false, blocks);
-    return set.arena_bytes[static_cast<int>(Tier::kDevice)] - UnifiedBegin(set, Tier::kDevice);
+    return set.arena(Tier::kDevice) - UnifiedBegin(set, Tier::kDevice);
   };
   const int64_t few = rooms(6);
   EXPECT_EQ(rooms(24), few);

@@ -94,6 +94,7 @@ struct ProgramSet {
   std::vector<Placement> placements;
   std::array<int64_t, kTierCount> arena_bytes{};
 
+  int64_t arena(Tier tier) const { return arena_bytes[static_cast<int>(tier)]; }
   const Slot& slot(const Program& program, int index) const {
     const int shared = static_cast<int>(slots.size());
     return index < shared ? slots[index] : program.slots[index - shared];

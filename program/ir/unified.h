@@ -31,7 +31,7 @@ inline int64_t UnifiedPages(int64_t bytes) { return (bytes + kUnifiedPage - 1) /
 
 // Where homes, or rooms, begin in their tier; the arena's end where there are none. Laid out.
 inline int64_t UnifiedBegin(const ProgramSet& set, Tier tier) {
-  int64_t begin = set.arena_bytes[static_cast<int>(tier)];
+  int64_t begin = set.arena(tier);
   for (size_t s = 0; s < set.slots.size(); ++s) {
     const Slot& slot = set.slots[s];
     if (slot.tier == tier && IsUnified(slot)) begin = std::min(begin, set.placements[s].offset);

@@ -65,7 +65,7 @@ TEST(VerifyTest, SecondCopyThatMeetsAnotherSlotIsRefused) {
 
 TEST(VerifyTest, PlacesOutsideTheArenaOrMisalignedAreRefused) {
   ProgramSet set = Example();
-  set.programs[0].placements[1].offset = set.arena_bytes[static_cast<int>(Tier::kHost)] - 64;
+  set.programs[0].placements[1].offset = set.arena(Tier::kHost) - 64;
   EXPECT_THAT(Refusal(set), AllOf(HasSubstr("'b'"), HasSubstr("outside the arena")));
   set = Example();
   set.programs[0].placements[1].offset += 32;

@@ -58,7 +58,7 @@ double FlopsOf(const program::ProgramSet& set) {
 }
 
 double MebibytesOf(const program::ProgramSet& set) {
-  return static_cast<double>(set.arena_bytes[static_cast<int>(program::Tier::kHost)]) / (1 << 20);
+  return static_cast<double>(set.arena(program::Tier::kHost)) / (1 << 20);
 }
 
 // Nothing is run: what a rank would hold.

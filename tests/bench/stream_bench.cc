@@ -201,7 +201,7 @@ double BytesOfLayer(const program::ProgramSet& set) {
 }
 
 double MebibytesOf(const program::ProgramSet& set) {
-  return static_cast<double>(set.arena_bytes[static_cast<int>(Tier::kDevice)]) / (1 << 20);
+  return static_cast<double>(set.arena(Tier::kDevice)) / (1 << 20);
 }
 
 class Sweep {
@@ -337,7 +337,7 @@ absl::Status PrintLargestBatches(Options options) {
       spec.plan.places = c.places;
       if (c.places.beyond_device()) spec.plan.streaming = {.resident = 2, .moved = 1};
       ASSIGN_OR_RETURN(const std::vector<program::StagePrograms> stages, ComposeTraining(spec));
-      if (stages.front().set.arena_bytes[static_cast<int>(Tier::kDevice)] > limit) break;
+      if (stages.front().set.arena(Tier::kDevice) > limit) break;
       largest = batch;
     }
     std::printf("  %-42s %4lld\n", c.name, static_cast<long long>(largest));

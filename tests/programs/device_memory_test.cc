@@ -65,7 +65,7 @@ Device DeviceOf(int64_t layers, const program::Place& home, int resident) {
   const program::ProgramSet& set = built->front().set;
   const absl::Status status = program::Verify({&set}, "train", {.sizes = set.groups});
   EXPECT_TRUE(status.ok()) << status;
-  device.bytes = set.arena_bytes[static_cast<int>(Tier::kDevice)];
+  device.bytes = set.arena(Tier::kDevice);
   return device;
 }
 

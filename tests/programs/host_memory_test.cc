@@ -84,7 +84,7 @@ absl::StatusOr<program::StagePrograms> OnSsd(const model::ModelSpec& spec) {
 }
 
 double Arena(const program::StagePrograms& programs, Tier tier) {
-  return static_cast<double>(programs.set.arena_bytes[static_cast<int>(tier)]);
+  return static_cast<double>(programs.set.arena(tier));
 }
 
 double PowerOfTwo(double bytes) {

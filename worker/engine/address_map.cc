@@ -29,7 +29,7 @@ absl::Status CheckPlacements(const std::vector<Slot>& slots,
   for (size_t s = 0; s < slots.size(); ++s) {
     const Placement& place = placements[s];
     const int64_t end = place.offset + (place.copies - 1) * place.stride + slots[s].bytes;
-    const int64_t arena = set.arena_bytes[static_cast<int>(slots[s].tier)];
+    const int64_t arena = set.arena(slots[s].tier);
     if (place.copies < 1 || place.offset < 0 || place.stride < 0 || end > arena) {
       return absl::InvalidArgumentError(
           absl::StrCat("slot ", slots[s].name, " ends at byte ", end, " of an arena of ", arena));

@@ -286,7 +286,7 @@ absl::Status Engine::Implementation::OpenStreams() {
     end_times = std::max(end_times, program.end_times);
   }
   used[kCompute] = true;
-  if (set_.arena_bytes[static_cast<int>(program::Tier::kSsd)] > 0) {
+  if (set_.arena(program::Tier::kSsd) > 0) {
     slots_->Declare();
     RETURN_IF_ERROR(ssd_.Open(used));
   }

@@ -367,8 +367,7 @@ TEST(Engine, TellsTheProgressSinkOfEveryAction) {
 TEST(Engine, ArenasAreWhatTheLayoutSays) {
   auto rank = OpenToyRank(0, 1, false, nullptr);
   ASSERT_TRUE(rank.ok());
-  EXPECT_EQ(rank->engine->arena_bytes(Tier::kHost),
-            rank->engine->programs().arena_bytes[static_cast<int>(Tier::kHost)]);
+  EXPECT_EQ(rank->engine->arena_bytes(Tier::kHost), rank->engine->programs().arena(Tier::kHost));
   EXPECT_GT(rank->engine->arena_bytes(Tier::kHost), 0);
   EXPECT_EQ(rank->engine->arena_bytes(Tier::kSsd), 0);
 }

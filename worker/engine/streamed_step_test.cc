@@ -149,7 +149,7 @@ std::string Text(const program::Plan& plan) {
 void ExpectSame(const program::Plan& plan, bool tied, const Outcome& expected) {
   SCOPED_TRACE(absl::StrCat(tied ? "tied, " : "", Text(plan)));
   const program::ProgramSet set = Build(plan, tied);
-  EXPECT_EQ(set.arena_bytes[static_cast<int>(Tier::kSsd)] > 0, plan.places.uses_ssd());
+  EXPECT_EQ(set.arena(Tier::kSsd) > 0, plan.places.uses_ssd());
   const absl::Status verified = program::VerifyRank(set, set.programs[0], 0);
   ASSERT_TRUE(verified.ok()) << verified;
   const Outcome outcome = RunSteps(set);

@@ -49,7 +49,7 @@ absl::Status CheckLimits(const v1::TrainerTask& task,
   const auto needed = [&](Tier tier) {
     int64_t most = 0;
     for (const program::ProgramSet* stage : stages) {
-      most = std::max(most, stage->arena_bytes[static_cast<int>(tier)]);
+      most = std::max(most, stage->arena(tier));
     }
     return most;
   };

@@ -312,10 +312,8 @@ void Gradients::CombineTop(Bucket& bucket) {
   }
   into.access = Access::kAccumulate;
   const DType type = stage_.plan.gradient;
-  const int64_t elements = into.bytes / SizeOf(type);
-  Op add = ops::ToOp(ops::Add{elements, type});
-  add.flops = static_cast<double>(elements);
-  stage_.assembler.CallOp(std::move(add), Purpose::kCombine, label, {into, from});
+  stage_.assembler.CallOp(ops::ToOp(ops::Add{into.bytes / SizeOf(type), type}), Purpose::kCombine,
+                          label, {into, from});
   sum.place = into;
   ++sum.level;
 }

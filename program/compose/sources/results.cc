@@ -71,11 +71,9 @@ void Results::AddNorm(int set, const Gradients& gradients) {
     sum.access = Access::kWrite;
     sum.partial = NormPartial(plan.cut_by_tensor);
     const DType type = stage_.plan.gradient;
-    Op squares = ops::ToOp(ops::SumSquares{range.bytes / SizeOf(type), type});
-    squares.flops = 2.0 * static_cast<double>(range.bytes / SizeOf(type));
-    stage_.assembler.CallOp(std::move(squares), Purpose::kNorm,
-                            absl::StrCat("norm ", stage_.SetOf(plan).name, " range ", row),
-                            {range, sum});
+    stage_.assembler.CallOp(
+        ops::ToOp(ops::SumSquares{range.bytes / SizeOf(type), type}), Purpose::kNorm,
+        absl::StrCat("norm ", stage_.SetOf(plan).name, " range ", row), {range, sum});
   }
 }
 

@@ -182,10 +182,7 @@ void SetUpdate::FixUpRange(const Range& range) {
   // The attributes of the update that is made again: rates, and which ranges decay.
   const int update = state_.update_template(range.set, range.index);
   const Op& made = stage_.assembler.set().templates[update].ops.front();
-  Op fix_up{.kind = OpKind::kAdamWFixUp,
-            .ints = made.ints,
-            .floats = made.floats,
-            .flops = 4.0 * static_cast<double>(next.bytes)};
+  Op fix_up{.kind = OpKind::kAdamWFixUp, .ints = made.ints, .floats = made.floats};
   stage_.assembler.CallOp(std::move(fix_up), Purpose::kFixUp,
                           absl::StrCat("fix up ", NameOf(range.set)), std::move(operands),
                           stage_.plan.UpdateStream(range.home));
