@@ -7,7 +7,7 @@ GPT-2 of 124M, 4 sequences of 512 tokens (--batch: the fewer, the more the disk 
 and moments on the disk of DIR. Four sides take turns: this engine and DeepSpeed (PyPI;
 tests/bench/offload_bench_deepspeed.py), each with its offload and with everything in memory, on the same cores: what
 else the machine does hits all of them. Steps are compared within rounds. Bytes come from /proc/PID/io, of this engine
-also from its records. Before and after each round the disk's rates are measured (strata calibrate --ssd); the ceiling
+also from its records; what I/O costs processors is what a step takes of them more than one in memory (/proc/PID/stat). Before and after each round the disk's rates are measured (strata calibrate --ssd); the ceiling
 of a round is the longest of its step in memory, the bytes read at the rate of reads and those written at the rate of
 writes. DeepSpeed compiles its operators at its first start, for a quarter of an hour on two busy cores; it needs
 libaio-dev for them.
@@ -76,8 +76,15 @@ def numbers(path, wanted) -> dict:
     return {key: int(rest.split()[0]) for key, rest in lines if key in wanted}
 
 
+def processor_seconds(pid) -> float:
+    """Of all threads so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # proc(5): utime, stime
+
+
 class Watch:
-    """What the operating system sees of one process: its bytes to and from the disk, its memory."""
+    """What the operating system sees of one process: its bytes to and from the disk, its time on processors, its
+    memory."""
 
     def __init__(self, pid):
         self.pid, self.samples, self.most = pid, [], {"VmHWM": 0, "VmRSS": 0, "RssAnon": 0, "VmLck": 0}
@@ -90,11 +97,12 @@ class Watch:
             try:
                 moved = numbers(f"/proc/{self.pid}/io", ("read_bytes", "write_bytes"))
                 status = numbers(f"/proc/{self.pid}/status", self.most)
-            except OSError:
+                spent = processor_seconds(self.pid)
+            except (OSError, IndexError):
                 return
             if not status:  # it has ended
                 return
-            self.samples.append((time.monotonic(), moved["read_bytes"], moved["write_bytes"]))
+            self.samples.append((time.monotonic(), moved["read_bytes"], moved["write_bytes"], spent))
             for key, kib in status.items():
                 self.most[key] = max(self.most[key], kib * 1024)
 
@@ -109,8 +117,8 @@ class Watch:
             while part[last][0] - part[first][0] > BUSY_SECONDS:
                 first += 1
             busiest = max(busiest, part[last][1] + part[last][2] - part[first][1] - part[first][2])
-        read, written = (part[-1][k] - part[0][k] if part else 0 for k in (1, 2))
-        return {"read_bytes": read, "written_bytes": written, "busiest_bytes": busiest}
+        read, written, spent = (part[-1][k] - part[0][k] if part else 0 for k in (1, 2, 3))
+        return {"read_bytes": read, "written_bytes": written, "busiest_bytes": busiest, "processor_seconds": spent}
 
     def close(self):
         self.over.set()
@@ -163,12 +171,12 @@ class Ours:
         self.job.write_text(json.dumps(job))  # which is YAML
 
     def run(self, steps) -> dict:
-        """Of the steps but the first, which finds no state to read."""
+        """Of the steps but the first, which finds no state to read, and the last, which also waits for its updates."""
         self.runs += 1
         place = self.folder / f"{self.name}-{self.runs}"
         metrics = place.with_suffix(".jsonl")
         command = [ROOT / "out/bin/strata", "run", self.job, "--dir", place, "--metrics", metrics, "-q",
-                   "--set", f"train.steps={steps + 1}"]
+                   "--set", f"train.steps={steps + 2}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             await_lines(process, metrics, 1)
@@ -264,6 +272,16 @@ def mixed_seconds(runs, rates) -> list:
     """Per round: what the bytes of a step take a disk at the rate that it moves both ways at once."""
     return [(run["read_bytes"] + run["written_bytes"]) / len(run["seconds"]) / mixed
             for run, (_, _, mixed) in zip(runs["strata ssd"], rates)]
+
+
+def processor_seconds_per_gib(resident, offloaded) -> float:
+    """What steps with everything on SSD cost processors more than those in memory, by the GiB that they move: threads
+    of I/O, checksums, copies between buffers, waits that spin."""
+    spent = [sum(run["processor_seconds"] for run in runs) / sum(len(run["seconds"]) for run in runs)
+             for runs in (resident, offloaded)]
+    moved = (sum(run["read_bytes"] + run["written_bytes"] for run in offloaded)
+             / sum(len(run["seconds"]) for run in offloaded))
+    return (spent[1] - spent[0]) / (moved / 2**30)
 
 
 def step(run) -> float:
@@ -363,6 +381,11 @@ def compare(model, batch, sequence, precision, options, folder) -> dict:
         + f"; strata ssd takes {result['of_ceiling']:.2f} of it")
     result["mixed_seconds"] = mixed_seconds(runs, rates)
     print(f"  at the rate of both at once the disk needs {statistics.median(result['mixed_seconds']):.2f} s for a step")
+    result["processor_seconds_per_gib"] = {
+        side: processor_seconds_per_gib(runs[f"{side} memory"], runs[f"{side} ssd"])
+        for side in ("strata", "deepspeed") if f"{side} memory" in runs and f"{side} ssd" in runs}
+    print("  processor seconds a step more than in memory, per GiB moved: " + ", ".join(
+        f"{side} {spent:.3f}" for side, spent in result["processor_seconds_per_gib"].items()))
     for name in seconds:
         if name.startswith("deepspeed"):
             ours = "strata " + name.split()[1]
