@@ -5,13 +5,15 @@
 namespace strata::memory {
 
 double WritePacer::EndStep(int64_t written, double seconds, double stalled) {
+  const auto rate = [&] { return unpaced_ > 0 ? 0 : mean_rate_ * factor_; };
   const double worked = seconds - std::clamp(stalled, 0.0, seconds);
   // A step that writes nothing (an evaluation) says nothing, nor does one that did nothing else.
-  if (written <= 0 || worked <= 0) return mean_rate_ * factor_;
+  if (written <= 0 || worked <= 0) return rate();
   const double mean = static_cast<double>(written) / worked;
-  if (mean_rate_ == 0) {  // nothing was paced
-    mean_rate_ = mean;
-    return mean_rate_ * factor_;
+  if (unpaced_ > 0) {
+    --unpaced_;
+    mean_rate_ = std::max(mean, mean_rate_);
+    return rate();
   }
   // Up at once, down slowly: a slow step does not make the next one wait.
   mean_rate_ = std::max(mean, kFall * mean_rate_);
@@ -23,7 +25,7 @@ double WritePacer::EndStep(int64_t written, double seconds, double stalled) {
   } else {
     factor_ = std::max(factor_ * kFall, 1.0);
   }
-  return mean_rate_ * factor_;
+  return rate();
 }
 
 }  // namespace strata::memory

@@ -10,10 +10,12 @@ namespace strata::memory {
 // The mean rate of a step is what it writes by the seconds that it takes, those left out that the
 // computation waited for the pace: otherwise one that slows steps down would lower itself. Writes
 // come late in a step where updates wait for the norm, so that the mean rate itself may be too
-// slow. The first step is not paced; from then on the rate falls towards the mean as long as the
-// computation does not wait, rises when it does, and is tried again lower after a while.
+// slow. The first two steps that write are not paced: updates go on under the next step, so that
+// the first one tells of a part of the writes. From then on the rate falls towards the mean as long
+// as the computation does not wait, rises when it does, and is tried again lower after a while.
 class WritePacer {
  public:
+  static constexpr int kUnpacedSteps = 2;
   static constexpr double kFirst = 4, kMost = 16;  // times the mean rate
   static constexpr double kFall = 0.8, kRise = 1.5;
   static constexpr double kMostStalled = 0.02;  // of a step
@@ -21,12 +23,13 @@ class WritePacer {
 
   // A step is over that wrote so many bytes; `stalled`: of its seconds, what the computation waited
   // for writes that their pace held back. Bytes per second for the next one; 0: as fast as they
-  // come, since nothing has been written yet.
+  // come.
   double EndStep(int64_t written, double seconds, double stalled);
 
  private:
   double mean_rate_ = 0, factor_ = kFirst;
-  int hold_ = 0;  // steps until the next fall
+  int unpaced_ = kUnpacedSteps;  // still to come
+  int hold_ = 0;                 // steps until the next fall
 };
 
 }  // namespace strata::memory

@@ -23,9 +23,12 @@ struct Machine {
   double Stalled(double rate) const { return Takes(rate) - Takes(disk_rate); }
 };
 
-TEST(WritePacer, TheFirstStepIsNotPacedAndLaterOnesFallToTheMeanRate) {
+// The first step's updates are written under the second.
+TEST(WritePacer, TheFirstStepsAreNotPacedAndLaterOnesFallToTheMeanRate) {
   WritePacer pacer;
   EXPECT_EQ(pacer.EndStep(0, 1, 0), 0) << "nothing was written yet";
+  EXPECT_EQ(pacer.EndStep(kWritten / 4, 2, 0), 0) << "a part";
+  EXPECT_EQ(pacer.EndStep(0, 1, 0), 0) << "an evaluation";
   EXPECT_EQ(pacer.EndStep(kWritten, 2, 0), WritePacer::kFirst * kWritten / 2);
   double rate = 0;
   for (int step = 0; step < 20; ++step) rate = pacer.EndStep(kWritten, 2, 0);
@@ -74,7 +77,9 @@ TEST(WritePacer, StepsThatTheDiskBoundsArePacedAtTheDisksRate) {
 
 TEST(WritePacer, StepsThatWriteNothingOrOnlyWaitedChangeNothing) {
   WritePacer pacer;
+  pacer.EndStep(kWritten, 1, 0);
   const double rate = pacer.EndStep(kWritten, 1, 0);
+  EXPECT_GT(rate, 0);
   EXPECT_EQ(pacer.EndStep(0, 5, 0), rate);
   EXPECT_EQ(pacer.EndStep(kWritten, 1, 2), rate);
 }
