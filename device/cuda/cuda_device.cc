@@ -37,6 +37,7 @@ absl::Status CudaDevice::Open(int ordinal) {
   RETURN_IF_ERROR(
       CudaStatus("asking what the device is", cudaGetDeviceProperties(&properties, ordinal)));
   name_ = properties.name;
+  capability_ = 10 * properties.major + properties.minor;
   ASSIGN_OR_RETURN(StreamValues values, StreamValues::Find());
   values_ = std::make_unique<StreamValues>(values);
   RETURN_IF_ERROR(

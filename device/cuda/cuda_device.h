@@ -34,6 +34,7 @@ class CudaDevice final : public QueueDevice {
   ~CudaDevice() override;
 
   const std::string& name() const { return name_; }  // as the driver calls it
+  int capability() const { return capability_; }     // to compute: 90 for 9.0
   CpuDevice& lanes() override { return lanes_; }
   absl::StatusOr<Stream*> CreateStream(Service service) override;
   absl::Status CopyNow(void* to, const void* from, int64_t bytes) override;
@@ -60,6 +61,7 @@ class CudaDevice final : public QueueDevice {
   int used_numbers_ = 0;
   int ordinal_ = 0;
   std::string name_;
+  int capability_ = 0;
   std::mutex own_mutex_;
   cudaStream_t own_ = nullptr;  // of copies and zeros that are waited for
   std::set<const std::byte*> pinned_;

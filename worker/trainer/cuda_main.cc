@@ -7,11 +7,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "common/status_macros.h"
+#include "kernels/cuda/cudnn/cudnn_library.h"
 #include "topology/device_kind.h"
 #include "worker/engine/cuda/cuda_accelerator.h"
+#include "worker/trainer/attention_choice.h"
 #include "worker/trainer/trainer_main.h"
 
 #ifdef STRATA_CUDA_STANDIN
@@ -19,6 +20,7 @@
 #endif
 #ifdef STRATA_CUDNN
 #include "kernels/cuda/cudnn/cudnn_attention.h"
+#include "planner/fit/library_attention.h"
 #endif
 
 namespace strata::worker {
@@ -47,24 +49,36 @@ absl::StatusOr<int> GraphActions() {
       " is not a number of actions: 0 goes without graphs, none set means ", kGraphActions));
 }
 
-// Gives the device cuDNN's attention, where the job's environment asks for it.
-absl::Status SetAttention([[maybe_unused]] CudaAccelerator& accelerator) {
-  const char* const text = std::getenv("STRATA_GPU_CUDNN");
-  const absl::string_view wished = text == nullptr ? "0" : text;
-  if (wished == "0") return absl::OkStatus();
-  if (wished != "1") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "STRATA_GPU_CUDNN=", wished, " is neither 0 nor 1: 1 takes cuDNN's attention"));
-  }
 #ifdef STRATA_CUDNN
-  ASSIGN_OR_RETURN(auto library, kernels::cuda::OpenCudnnAttention());
-  accelerator.set_attention(std::move(library));
-  return absl::OkStatus();
+constexpr bool kHasCudnn = true;
+using kernels::cuda::OpenCudnnAttention;
+static_assert(kernels::cuda::kCudnnWorkspaceBytes <= planner::kLibraryAttentionBytes);
 #else
-  return absl::FailedPreconditionError(
-      "STRATA_GPU_CUDNN=1: this trainer was built without cuDNN — ./dev build --cuda has it; or "
-      "unset it");
+constexpr bool kHasCudnn = false;
+absl::StatusOr<std::unique_ptr<kernels::cuda::AttentionLibrary>> OpenCudnnAttention() {
+  return absl::UnimplementedError("cuDNN: not built");  // and therefore not chosen
+}
 #endif
+
+// Gives the device cuDNN's attention, where that is the choice.
+absl::Status SetAttention(CudaAccelerator& accelerator) {
+  const auto version = [] { return kernels::cuda::CudnnVersion(); };
+  const CudnnFacts facts{
+      .built = kHasCudnn, .capability = accelerator.device().capability(), .version = version};
+  ASSIGN_OR_RETURN(AttentionChoice choice, ChooseAttention(std::getenv("STRATA_GPU_CUDNN"), facts));
+  if (choice.cudnn) {
+    auto library = OpenCudnnAttention();
+    if (library.ok()) {
+      accelerator.set_attention(*std::move(library));
+      return absl::OkStatus();
+    }
+    if (choice.demanded) return library.status();
+    choice.why = std::string(library.status().message());
+  }
+#ifndef STRATA_CUDA_STANDIN  // which has no cuDNN to choose
+  accelerator.set_why_no_attention_library(std::move(choice.why));
+#endif
+  return absl::OkStatus();
 }
 
 absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ranks) {

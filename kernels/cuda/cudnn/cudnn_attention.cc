@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "device/cuda/cuda_status.h"
+#include "kernels/cuda/cudnn/cudnn_library.h"
 
 // What cuDNN's C++ API finds the library's functions in.
 namespace cudnn_frontend {
@@ -270,8 +270,12 @@ class BackwardPlan final : public AttentionBackwardPlan {
 
 class CudnnAttention final : public AttentionLibrary {
  public:
-  CudnnAttention(cudnnHandle_t handle, int capability, int64_t most_score_bytes)
-      : handle_(handle), capability_(capability), most_score_bytes_(most_score_bytes) {}
+  CudnnAttention(cudnnHandle_t handle, int capability, int64_t most_score_bytes,
+                 int64_t most_workspace_bytes)
+      : handle_(handle),
+        capability_(capability),
+        most_score_bytes_(most_score_bytes),
+        most_workspace_bytes_(most_workspace_bytes) {}
   ~CudnnAttention() override {
     forward_.clear();
     backward_.clear();
@@ -294,13 +298,8 @@ class CudnnAttention final : public AttentionLibrary {
   absl::StatusOr<const AttentionBackwardPlan*> Backward(cudaStream_t stream,
                                                         const AttentionShape& shape,
                                                         NumberType type) override {
-    return PlanOf<AttentionBackwardPlan>(
-        backward_, stream, shape, type, [&]() -> absl::StatusOr<std::unique_ptr<BackwardPlan>> {
-          ASSIGN_OR_RETURN(const Piece piece, PieceOf(shape, most_score_bytes_));
-          ASSIGN_OR_RETURN(Built built,
-                           Build(stream, Graphs(shape, piece, type, capability_).Backward()));
-          return std::make_unique<BackwardPlan>(shape, piece, std::move(built));
-        });
+    return PlanOf<AttentionBackwardPlan>(backward_, stream, shape, type,
+                                         [&] { return MakeBackward(stream, shape, type); });
   }
 
   std::string Summary() const override {
@@ -314,13 +313,12 @@ class CudnnAttention final : public AttentionLibrary {
     };
     look(forward_);
     look(backward_);
-    int64_t bytes = 0;
-    for (const auto& [stream, workspace] : workspaces_) bytes += workspace.bytes;
     const std::string name = absl::StrCat("cuDNN ", fe::detail::get_backend_version_string());
     const std::string ours = absl::StrCat("Strata's kernels (", refused, ")");
     if (!used) return refused.empty() ? "" : absl::StrCat("attention by ", ours);
     return absl::StrCat("attention by ", name, ", with a workspace of ",
-                        common::CeilDivide(bytes, common::kMiB), " MiB beside the plan's memory",
+                        common::CeilDivide(WorkspaceBytes(), common::kMiB),
+                        " MiB beside the plan's memory",
                         refused.empty() ? "" : absl::StrCat("; in part by ", ours));
   }
 
@@ -355,6 +353,23 @@ class CudnnAttention final : public AttentionLibrary {
     return plan->second->get();
   }
 
+  // In pieces as large as the workspace may be: beside gradients of scores plans hold what only
+  // cuDNN knows, which is much where sequences are short.
+  absl::StatusOr<std::unique_ptr<BackwardPlan>> MakeBackward(cudaStream_t stream,
+                                                             const AttentionShape& shape,
+                                                             NumberType type) {
+    ASSIGN_OR_RETURN(Piece piece, PieceOf(shape, most_score_bytes_));
+    while (true) {
+      absl::StatusOr<Built> built =
+          Build(stream, Graphs(shape, piece, type, capability_).Backward());
+      if (built.ok()) return std::make_unique<BackwardPlan>(shape, piece, *std::move(built));
+      if (!absl::IsOutOfRange(built.status())) return built.status();
+      const absl::StatusOr<Piece> smaller = PieceOf(shape, ScoreBytes(shape, piece) - 1);
+      if (!smaller.ok()) return built.status();
+      piece = *smaller;
+    }
+  }
+
   absl::StatusOr<Built> Build(cudaStream_t stream, std::shared_ptr<Graph> graph) {
     int64_t bytes = 0;
     RETURN_IF_ERROR(Checked("a plan of attention", [&] {
@@ -367,12 +382,17 @@ class CudnnAttention final : public AttentionLibrary {
   }
 
   // Plans of a stream share one, since they run one after the other. One that has become too small
-  // is kept: graphs that were captured refer to it.
+  // is kept: graphs that were captured refer to it. OutOfRange: they would be too large.
   absl::StatusOr<void*> WorkspaceOf(cudaStream_t stream, int64_t bytes) {
     for (auto [at, end] = workspaces_.equal_range(stream); at != end; ++at) {
       if (at->second.bytes >= bytes) return at->second.data;
     }
     if (bytes == 0) return nullptr;
+    if (bytes > most_workspace_bytes_ - WorkspaceBytes()) {
+      return absl::OutOfRangeError(absl::StrCat("cuDNN: a workspace of ", bytes, " bytes beside ",
+                                                WorkspaceBytes(), ", of at most ",
+                                                most_workspace_bytes_));
+    }
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, bytes);
     if (error != cudaSuccess) {
@@ -383,6 +403,12 @@ class CudnnAttention final : public AttentionLibrary {
     return data;
   }
 
+  int64_t WorkspaceBytes() const {
+    int64_t bytes = 0;
+    for (const auto& [stream, workspace] : workspaces_) bytes += workspace.bytes;
+    return bytes;
+  }
+
   struct Workspace {
     void* data = nullptr;
     int64_t bytes = 0;
@@ -390,7 +416,7 @@ class CudnnAttention final : public AttentionLibrary {
 
   const cudnnHandle_t handle_;
   const int capability_;
-  const int64_t most_score_bytes_;
+  const int64_t most_score_bytes_, most_workspace_bytes_;
   Plans<ForwardPlan> forward_;
   Plans<BackwardPlan> backward_;
   std::multimap<cudaStream_t, Workspace> workspaces_;
@@ -398,14 +424,14 @@ class CudnnAttention final : public AttentionLibrary {
 
 absl::Status OpenLibrary() {
   if (fe::cudnn_dlhandle != nullptr) return absl::OkStatus();
-  fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-  if (fe::cudnn_dlhandle != nullptr) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("cuDNN: ", dlerror()));
+  ASSIGN_OR_RETURN(fe::cudnn_dlhandle, OpenCudnnLibrary());
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(int64_t most_score_bytes) {
+absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(int64_t most_score_bytes,
+                                                                     int64_t most_workspace_bytes) {
   RETURN_IF_ERROR(OpenLibrary());
   int device = 0, major = 0, minor = 0;
   RETURN_IF_ERROR(device::CudaStatus("the current device", cudaGetDevice(&device)));
@@ -421,7 +447,8 @@ absl::StatusOr<std::unique_ptr<AttentionLibrary>> OpenCudnnAttention(int64_t mos
     if (status == CUDNN_STATUS_SUCCESS) return fe::error_t{};
     return fe::error_t{fe::error_code_t::HANDLE_ERROR, fe::detail::get_error_string(status)};
   }));
-  return std::make_unique<CudnnAttention>(handle, 10 * major + minor, most_score_bytes);
+  return std::make_unique<CudnnAttention>(handle, 10 * major + minor, most_score_bytes,
+                                          most_workspace_bytes);
 }
 
 absl::Status DescribeCudnnAttention(const std::string& device, int capability,

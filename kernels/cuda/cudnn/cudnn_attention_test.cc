@@ -60,8 +60,9 @@ class CudnnAttentionTest : public TypedCudaTest<T> {
     return testing::RandomOf<T>(shape.batch * shape.sequence * shape.heads * shape.head_size, 2);
   }
 
-  static void Open(int64_t most_score_bytes, std::unique_ptr<AttentionLibrary>& library) {
-    auto opened = OpenCudnnAttention(most_score_bytes);
+  static void Open(int64_t most_score_bytes, std::unique_ptr<AttentionLibrary>& library,
+                   int64_t most_workspace_bytes = kCudnnWorkspaceBytes) {
+    auto opened = OpenCudnnAttention(most_score_bytes, most_workspace_bytes);
     if (absl::IsNotFound(opened.status())) GTEST_SKIP() << opened.status();
     ASSERT_TRUE(opened.ok()) << opened.status();
     library = *std::move(opened);
@@ -117,6 +118,21 @@ TYPED_TEST(CudnnAttentionTest, InPiecesEqualsTheReference) {
     if (library == nullptr) return;
     this->InEachOrder([&] { this->Check(*library, shape); });
   }
+}
+
+// Scores of a sequence are 0.75 MiB.
+TYPED_TEST(CudnnAttentionTest, WhereAllIsTooMuchForTheWorkspace_InPiecesEqualsTheReference) {
+  const AttentionShape shape = {
+      .batch = 4, .sequence = 200, .heads = 6, .kv_heads = 2, .head_size = 64};
+  std::unique_ptr<AttentionLibrary> library, without;
+  this->Open(kCudnnScoreBytes, library, int64_t{2} << 20);
+  this->Open(kCudnnScoreBytes, without, 1);
+  if (library == nullptr || without == nullptr) return;
+  this->InEachOrder([&] {
+    this->Check(*library, shape);
+    EXPECT_EQ(without->Backward(this->stream(), shape, this->kType).status().code(),
+              absl::StatusCode::kOutOfRange);
+  });
 }
 
 // Of a length that takes many blocks, captured in a graph and launched over and over.

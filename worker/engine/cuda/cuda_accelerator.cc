@@ -108,7 +108,13 @@ CudaAccelerator::~CudaAccelerator() {
 }
 
 std::string CudaAccelerator::Remark() const {
-  return attention_ == nullptr ? "" : attention_->Summary();
+  std::string why = why_no_library_;
+  if (attention_ != nullptr) {
+    std::string summary = attention_->Summary();
+    if (!summary.empty()) return summary;
+    why = "the library has none of documents, parts of sequences and single tokens";
+  }
+  return why.empty() ? "" : absl::StrCat("attention by Strata's kernels (", why, ")");
 }
 
 absl::StatusOr<std::byte*> CudaAccelerator::ScratchOf(const device::QueueStream* stream) {

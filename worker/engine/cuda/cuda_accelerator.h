@@ -35,10 +35,12 @@ class CudaAccelerator final : public Accelerator {
   int graph_actions() const override { return graph_actions_; }
   // Before engines are made for it.
   void set_graph_actions(int actions) { graph_actions_ = actions; }
-  // Likewise: of this device, asked for attention before our kernels.
+  // Likewise: of this device, asked for attention before our kernels; or why there is none, to be
+  // told.
   void set_attention(std::unique_ptr<kernels::cuda::AttentionLibrary> attention) {
     attention_ = std::move(attention);
   }
+  void set_why_no_attention_library(std::string why) { why_no_library_ = std::move(why); }
   std::string Remark() const override;
   absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,
                                  const OpEnvironment& environment, const LaunchSite& site) override;
@@ -68,6 +70,7 @@ class CudaAccelerator final : public Accelerator {
   const std::unique_ptr<kernels::cuda::MatmulLibrary> products_;
   const std::unique_ptr<collectives::NcclCommunicator> communicator_;
   std::unique_ptr<kernels::cuda::AttentionLibrary> attention_;
+  std::string why_no_library_;
   std::atomic<bool> closes_{false};
   std::map<const device::QueueStream*, std::byte*> scratch_;
   int graph_actions_ = 0;
