@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "planner/fit/library_attention.h"
 
 namespace strata::planner {
 namespace {
@@ -12,15 +13,19 @@ using common::kMiB;
 struct Kind {
   const char* name;
   int64_t mebibytes;
+  bool library_attention = false;
 };
 
 // As nvidia-smi tells the total, with ECC where it is usual; NVIDIA's data sheets round these.
-constexpr Kind kKinds[] = {{"h100", 81559},    {"h100-80", 81559}, {"h200", 143771},
-                           {"b200", 183359},   {"a100-80", 81920}, {"a100-40", 40960},
-                           {"a100", 81920},    {"v100", 32768},    {"v100-32", 32768},
-                           {"v100-16", 16384}, {"l40s", 46068},    {"l4", 23034},
-                           {"a10", 23028},     {"t4", 15360},      {"rtx4090", 24564},
-                           {"rtx3090", 24576}, {"rtx5090", 32607}};
+constexpr Kind kKinds[] = {{"h100", 81559, true},  {"h100-80", 81559, true},
+                           {"h200", 143771, true}, {"b200", 183359},
+                           {"a100-80", 81920},     {"a100-40", 40960},
+                           {"a100", 81920},        {"v100", 32768},
+                           {"v100-32", 32768},     {"v100-16", 16384},
+                           {"l40s", 46068},        {"l4", 23034},
+                           {"a10", 23028},         {"t4", 15360},
+                           {"rtx4090", 24564},     {"rtx3090", 24576},
+                           {"rtx5090", 32607}};
 
 // A process on one of eight H100s with one communicator was reported to take 1.06 GB beside its
 // tensors (NVIDIA/nccl, "All-to-all seems to trigger connection of many channels", 2025): a context
@@ -40,7 +45,9 @@ absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes) 
   if (name == "cpu") return FitDevice{};
   std::string known = "cpu";
   for (const Kind& kind : kKinds) {
-    if (name == kind.name) return FitDevice{name, kind.mebibytes * kMiB, false};
+    if (name == kind.name) {
+      return FitDevice{name, kind.mebibytes * kMiB, false, kind.library_attention};
+    }
     absl::StrAppend(&known, ", ", kind.name);
   }
   if (sized_bytes > 0) return FitDevice{std::string(text), sized_bytes, false};
@@ -48,13 +55,16 @@ absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes) 
       absl::StrCat("is no kind of device — give a size such as 24GB, or one of ", known));
 }
 
-std::vector<OverheadItem> OverheadOf(const FitDevice& device, int communicators,
-                                     int64_t arena_bytes) {
+std::vector<OverheadItem> OverheadOf(const FitDevice& device, const OverheadFacts& facts) {
   if (device.is_cpu) return {};
   std::vector<OverheadItem> items = {
       {"CUDA context", kContextBytes, "reports of H100s and estimators; not measured here"},
-      {"cuBLAS workspace", kCublasBytes, "cuBLAS manual, cublasSetWorkspace: Hopper"},
-      {"cuDNN workspaces", 0, "none: every op's workspace is in the program"}};
+      {"cuBLAS workspace", kCublasBytes, "cuBLAS manual, cublasSetWorkspace: Hopper"}};
+  if (device.library_attention && facts.attends_in_16_bits) {
+    items.push_back({"cuDNN's workspace", kLibraryAttentionBytes,
+                     "its bound; taken where attention is cuDNN's (docs/gpu.md)"});
+  }
+  const int communicators = facts.communicators;
   if (communicators > 0) {
     items.push_back({absl::StrCat("NCCL buffers of ", communicators,
                                   communicators == 1 ? " communicator:" : " communicators:"),
@@ -62,7 +72,8 @@ std::vector<OverheadItem> OverheadOf(const FitDevice& device, int communicators,
                      "24 channels × 2 × 10 MiB, from NCCL's log on H100; not measured here"});
   }
   items.push_back({"whole pages of the device",
-                   common::RoundUp(arena_bytes, kGranularity) - arena_bytes, "cuMemCreate: 2 MiB"});
+                   common::RoundUp(facts.arena_bytes, kGranularity) - facts.arena_bytes,
+                   "cuMemCreate: 2 MiB"});
   return items;
 }
 

@@ -15,6 +15,8 @@ struct FitDevice {
   std::string name = "cpu";
   int64_t bytes = 0;   // of one device; 0: not known, or none of its own
   bool is_cpu = true;  // kernels compute in host memory
+  // Trainers take cuDNN's attention on it by themselves (worker/trainer/attention_choice.h).
+  bool library_attention = false;
 };
 
 // What a process takes of a device beside Strata's arena.
@@ -28,9 +30,14 @@ struct OverheadItem {
 // ("24GB", already read as `sized_bytes`; 0: not a size). NotFound lists the kinds.
 absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes);
 
-// Of one rank in so many groups of more than one rank, whose arena has `arena_bytes`. None on CPUs.
-std::vector<OverheadItem> OverheadOf(const FitDevice& device, int communicators,
-                                     int64_t arena_bytes);
+// What overhead follows from, of one rank.
+struct OverheadFacts {
+  int communicators = 0;  // groups of more than one rank
+  int64_t arena_bytes = 0;
+  bool attends_in_16_bits = false;  // AttendsIn16Bits
+};
+// None on CPUs.
+std::vector<OverheadItem> OverheadOf(const FitDevice& device, const OverheadFacts& facts);
 
 }  // namespace strata::planner
 

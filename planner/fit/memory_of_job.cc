@@ -163,7 +163,9 @@ void AddOverhead(const FitRequest& request, MemoryOfJob& memory) {
   for (StageMemory& stage : memory.stages) {
     TierBytes& tier = stage.tier(memory.compute_tier);
     const std::vector<OverheadItem> items =
-        OverheadOf(request.device, communicators, tier.arena_bytes);
+        OverheadOf(request.device, {.communicators = communicators,
+                                    .arena_bytes = tier.arena_bytes,
+                                    .attends_in_16_bits = AttendsIn16Bits(request)});
     for (const OverheadItem& item : items) tier.of(ByteClass::kOverhead) += item.bytes;
     if (tier.total() > most) memory.overhead_items = items;
     most = std::max(most, tier.total());
@@ -191,6 +193,11 @@ int MemoryOfJob::worst_rank() const {
     if (held(rank) > held(worst)) worst = rank;
   }
   return worst;
+}
+
+bool AttendsIn16Bits(const FitRequest& request) {
+  return !request.inference && request.model.kind != FitModel::Kind::kPlain &&
+         request.job.train().precision() > v1::TrainSpec::PRECISION_F32;
 }
 
 absl::StatusOr<MemoryOfJob> ReadMemoryOfJob(const FitRequest& request) {

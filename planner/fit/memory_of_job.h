@@ -90,6 +90,8 @@ struct MemoryOfJob {
   int worst_rank() const;
 };
 
+// Whether it trains with attention in 16 bits, some of which a library may compute.
+bool AttendsIn16Bits(const FitRequest& request);
 // InvalidArgument: a model or plan that cannot be.
 absl::StatusOr<MemoryOfJob> ReadMemoryOfJob(const FitRequest& request);
 

@@ -7,6 +7,7 @@
 
 #include "planner/fit/closed_form.h"
 #include "planner/fit/fit_testing.h"
+#include "planner/fit/library_attention.h"
 
 namespace strata::planner {
 namespace {
@@ -245,6 +246,26 @@ TEST(MemoryOfJob, OfCards_CountsWhatTheRuntimeTakes_OfCpusNothing) {
   const MemoryOfJob cpu = Read(RequestOf("gpt2", Method::kF32, *DeviceOf("cpu", 0), 512));
   EXPECT_TRUE(cpu.overhead_items.empty());
   EXPECT_EQ(cpu.of_rank(0).tier(program::Tier::kHost).of(ByteClass::kOverhead), 0);
+}
+
+TEST(MemoryOfJob, OfHopper_CountsTheBoundOfCudnnWhereItMayCompute) {
+  const auto overhead = [](const char* device, Method method, const char* model = "gpt2") {
+    const MemoryOfJob memory = Read(RequestOf(model, method, *DeviceOf(device, 0), 1));
+    int64_t bytes = 0;
+    for (const OverheadItem& item : memory.overhead_items) {
+      if (item.what == "cuDNN's workspace") bytes += item.bytes;
+    }
+    return bytes;
+  };
+  for (const char* device : {"h100", "h100-80", "h200"}) {
+    EXPECT_EQ(overhead(device, Method::kMixed), kLibraryAttentionBytes) << device;
+    EXPECT_EQ(overhead(device, Method::kLora), kLibraryAttentionBytes) << device;
+  }
+  EXPECT_EQ(overhead("h200", Method::kF32), 0);
+  EXPECT_EQ(overhead("h200", Method::kInference), 0);
+  EXPECT_EQ(overhead("h200", Method::kMixed, "mlp"), 0);
+  EXPECT_EQ(overhead("b200", Method::kMixed), 0);  // Strata's kernels, unless cuDNN is asked for
+  EXPECT_EQ(overhead("a100", Method::kMixed), 0);
 }
 
 TEST(MemoryOfJob, AttentionWithoutFlash_IsHeadsTimesSequenceSquared) {

@@ -121,9 +121,9 @@ void CompleteRequest(FitRequest& request) {
   constexpr int kCommunicators = 4;  // of as many axes as a layout usually has
   const bool alone = request.job.resources().ranks() <= 1;
   int64_t usable = request.device.bytes - 2 * common::kMiB;
-  for (const OverheadItem& item : OverheadOf(request.device, alone ? 0 : kCommunicators, 0)) {
-    usable -= item.bytes;
-  }
+  const OverheadFacts facts{.communicators = alone ? 0 : kCommunicators,
+                            .attends_in_16_bits = AttendsIn16Bits(request)};
+  for (const OverheadItem& item : OverheadOf(request.device, facts)) usable -= item.bytes;
   v1::MemorySpec& memory = *request.job.mutable_memory();
   memory.set_device(std::max<int64_t>(usable, common::kMiB));
   request.device_limit_given = false;

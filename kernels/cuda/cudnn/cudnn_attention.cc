@@ -393,11 +393,18 @@ class CudnnAttention final : public AttentionLibrary {
                                                 WorkspaceBytes(), ", of at most ",
                                                 most_workspace_bytes_));
     }
+    const std::string what = absl::StrCat("a workspace of ", bytes, " bytes for cuDNN");
+    size_t free = 0, total = 0;
+    RETURN_IF_ERROR(device::CudaStatus(what, cudaMemGetInfo(&free, &total)));
+    if (static_cast<int64_t>(free) - bytes < kLeftFreeBytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          what, " would leave less than ", kLeftFreeBytes, " of the device's memory free"));
+    }
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, bytes);
     if (error != cudaSuccess) {
       cudaGetLastError();  // nobody else's
-      return device::CudaStatus(absl::StrCat("a workspace of ", bytes, " bytes for cuDNN"), error);
+      return device::CudaStatus(what, error);
     }
     workspaces_.insert({stream, {data, bytes}});
     return data;

@@ -16,8 +16,10 @@ namespace strata::kernels::cuda {
 // Its backward writes the gradients of scores to memory where it must give the same bits in every
 // run (on Hopper). What has more of them goes in pieces, of sequences or of heads.
 inline constexpr int64_t kCudnnScoreBytes = int64_t{512} << 20;
-// All that its plans may take of the device, those gradients among it.
+// All that its plans may take of the device, those gradients among it; and what they leave free for
+// what a job takes later: graphs, kernels as they are first called.
 inline constexpr int64_t kCudnnWorkspaceBytes = int64_t{640} << 20;
+inline constexpr int64_t kLeftFreeBytes = int64_t{256} << 20;
 
 // Of the device that is current. cuDNN is not linked with: libcudnn.so.9 is opened where the loader
 // finds it. Its workspaces are allocated on the device when plans are made. Errors: NOT_FOUND:
