@@ -52,10 +52,10 @@ def of_strata(context, model: dict, batch: int, sequence: int, train: dict, runn
             "predicted_bytes": device.get("predicted_bytes", 0)}
 
 
-def of_strata_with_cudnn(context, *shape) -> dict:
-    """The same with cuDNN's attention."""
+def of_strata_with_own_attention(context, *shape) -> dict:
+    """The same where cuDNN's attention is not taken."""
     try:
-        return of_strata(context, *shape, context.jobs.watched({"STRATA_GPU_CUDNN": "1"}))
+        return of_strata(context, *shape, context.jobs.watched({"STRATA_GPU_CUDNN": "0"}))
     except jobs.JobError as error:
         return {"error": str(error)}
 
@@ -103,7 +103,7 @@ def one(context, name: str, shape: tuple) -> list:
             rows.append({"model": name, "layers": layers, "side": "strata", "state": state_of(str(error)), "why": str(error)})
     sides = {"strata": ours} if ours else {}
     if ours and not context.standin:
-        sides["strata, cuDNN"] = of_strata_with_cudnn(context, used, batch, sequence, train)
+        sides["strata, own attention"] = of_strata_with_own_attention(context, used, batch, sequence, train)
     for mode in ("eager", "compiled"):
         sides[f"torch {mode}"] = ask_torch(context, {
             "what": "training", "model": used, "batch": batch, "sequence": sequence, "mode": mode, "numbers": numbers,
