@@ -36,8 +36,8 @@ std::string WhyOurs(const CudnnFacts& facts) {
 
 absl::StatusOr<AttentionChoice> ChooseAttention(const char* wish, const CudnnFacts& facts) {
   if (wish == nullptr) {
-    std::string why = WhyOurs(facts);
-    return AttentionChoice{.cudnn = why.empty(), .demanded = false, .why = std::move(why)};
+    const std::string why = WhyOurs(facts);
+    return AttentionChoice{.cudnn = why.empty(), .demanded = false, .why = why};
   }
   const absl::string_view wished = wish;
   if (wished == "0") return AttentionChoice{false, false, "STRATA_GPU_CUDNN=0"};
