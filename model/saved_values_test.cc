@@ -45,6 +45,24 @@ TEST(SavableValues, AreWhatABlocksForwardDeclaresWhenItSavesThemAll) {
   }
 }
 
+TEST(SavableValues, AllAreSavedByOneNameAndNothingIsReplayed) {
+  EmitOptions options;
+  options.prefill_chunk = 0;
+  options.recompute.save = NamesOfSavableValues(Family::kLlama);
+  const auto by_names = EmitFamily(Spec(), options);
+  options.recompute.save = {kAllValues};
+  const auto by_one = EmitFamily(Spec(), options);
+  ASSERT_TRUE(by_one.ok()) << by_one.status();
+  ASSERT_EQ(by_one->templates.size(), by_names->templates.size());
+  for (size_t t = 0; t < by_one->templates.size(); ++t) {
+    EXPECT_EQ(by_one->templates[t].formals.size(), by_names->templates[t].formals.size());
+    EXPECT_EQ(by_one->templates[t].ops.size(), by_names->templates[t].ops.size());
+    for (const program::Op& op : by_one->templates[t].ops) {
+      EXPECT_NE(op.kind, program::OpKind::kRmsNormReplay);
+    }
+  }
+}
+
 TEST(SavableValues, AreThoseThatBackwardReads) {
   EXPECT_THAT(NamesOfSavableValues(Family::kLlama),
               testing::ElementsAre("norm1", "rstd1", "qkv", "attention", "log_sum_exp", "residual",

@@ -347,8 +347,9 @@ void Validator::Completed() {
 // section.
 void Validator::Layout() {
   if (job_.parallel().automatic() || problems_.Concerns("parallel")) return;
-  const std::vector<std::string> savable =
+  std::vector<std::string> savable =
       model::NamesOfSavableValues(model::FamilyOf(job_.model().family()));
+  savable.emplace_back(model::kAllValues);
   const auto found = program::CheckPlan(PlanShapeOf(job_, problems_), savable);
   for (const program::PlanProblem& problem : found) {
     if (problems_.Concerns(problem.field)) continue;

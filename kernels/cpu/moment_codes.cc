@@ -1,5 +1,7 @@
 #include "kernels/cpu/moment_codes.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -48,6 +50,24 @@ MomentCodes::MomentCodes(bool has_sign) : zero(has_sign ? 127 : 0) {
     table[zero + i] = levels[i];
     if (i > 0 && i <= zero) table[zero - i] = -levels[i];
   }
+  for (int level = 0; level < static_cast<int>(most); ++level) {
+    uint32_t from = 0, to = std::bit_cast<uint32_t>(1.0F);  // of this level or below; above it
+    while (to - from > 1) {
+      const uint32_t middle = from + (to - from) / 2;
+      (LevelOf(std::bit_cast<float>(middle)) <= level ? from : to) = middle;
+    }
+    greatest[level] = from;
+  }
+}
+
+int MomentCodes::LevelOf(float distance) const {
+  if (distance == 0) return 0;
+  if (distance > one_above) return static_cast<int>(most);
+  const auto next =
+      std::find_if(above + 1, above + kDecades, [&](float a) { return distance <= a; });
+  const auto d = next - above - 1;
+  const float inside = std::floor(std::fma(distance, slope[d], offset[d]));
+  return static_cast<int>(base[d] + std::clamp(inside, 0.0F, last[d]));
 }
 
 const MomentCodes& CodesOf(MomentFormat format) {

@@ -3,6 +3,7 @@
 #define STRATA_KERNELS_CPU_MOMENT_CODES_H_
 
 #include <array>
+#include <cstdint>
 
 #include "kernels/state_format.h"
 
@@ -23,6 +24,11 @@ struct MomentCodes {
   alignas(32) float slope[8] = {}, offset[8] = {};
   float one_above = 0, most = 0;
   std::array<float, 256> table{};
+
+  // Of a distance from zero, at most 1; and the bits of the greatest distance of each level but the
+  // last, which says the same, since a level is never below that of a smaller distance.
+  int LevelOf(float distance) const;
+  std::array<uint32_t, 256> greatest{};
 };
 
 const MomentCodes& CodesOf(MomentFormat format);

@@ -23,23 +23,37 @@ struct AdamWRule {
     beta1_rest = static_cast<float>(1 - of.beta1);
     beta2 = static_cast<float>(of.beta2);
     beta2_rest = static_cast<float>(1 - of.beta2);
-    root_bias2 = static_cast<float>(sqrt(-expm1(step * rates.log_beta2)));
+    root_bias2 = Divisor(static_cast<float>(sqrt(-expm1(step * rates.log_beta2))));
     epsilon = static_cast<float>(of.epsilon);
     step_size = static_cast<float>(rate / -expm1(step * rates.log_beta1));
     factor = static_cast<float>(*scalars.clip_factor);
+    is_quick = epsilon >= 0x1p-60F && epsilon <= 1 && root_bias2.of >= 0x1p-10F;
   }
 
-  __device__ void operator()(float gradient, float& p, float (&moments)[2]) const {
+  __device__ __forceinline__ void operator()(float gradient, float& p, float (&moments)[2]) const {
+    ToMoments(gradient, p, moments);
+    const float root = __fdiv_rn(__fsqrt_rn(moments[1]), root_bias2.of);
+    p = __fmaf_rn(-step_size, __fdiv_rn(moments[0], __fadd_rn(root, epsilon)), p);
+  }
+  // The denominator is in [2^-60, 2^26]: its quotients are normal numbers, and what is left of
+  // them, too.
+  __device__ __forceinline__ bool Quickly(float gradient, float& p, float (&moments)[2]) const {
+    ToMoments(gradient, p, moments);
+    const float root = root_bias2.Into(QuickRoot(moments[1]));
+    p = __fmaf_rn(-step_size, QuickQuotient(moments[0], __fadd_rn(root, epsilon)), p);
+    return IsWithin<-100, 60>(moments[0]) & IsWithin<-100, 30>(moments[1]);
+  }
+  __device__ __forceinline__ void ToMoments(float gradient, float& p, float (&moments)[2]) const {
     float &m = moments[0], &v = moments[1];
     const float g = __fmul_rn(gradient, factor);
     p = __fmul_rn(p, keep);
     m = __fmaf_rn(beta1_rest, __fsub_rn(g, m), m);
     v = __fmaf_rn(__fmul_rn(beta2_rest, g), g, __fmul_rn(v, beta2));
-    const float root = __fdiv_rn(__fsqrt_rn(v), root_bias2);
-    p = __fmaf_rn(-step_size, __fdiv_rn(m, __fadd_rn(root, epsilon)), p);
   }
 
-  float keep, beta1_rest, beta2, beta2_rest, root_bias2, epsilon, step_size, factor;
+  float keep, beta1_rest, beta2, beta2_rest, epsilon, step_size, factor;
+  Divisor root_bias2;
+  bool is_quick;
 };
 
 struct FixUpRule : AdamWRule {
@@ -49,9 +63,16 @@ struct FixUpRule : AdamWRule {
   __device__ FixUpRule(const Rates& rates, const UpdateScalars& scalars, bool decay)
       : AdamWRule(rates, scalars, decay), scale(static_cast<float>(1 / (1 - rates.of.beta1))) {}
 
-  __device__ void operator()(float speculative_m, float& p, float (&moments)[2]) const {
-    const float m = moments[0];
-    AdamWRule::operator()(__fmaf_rn(__fsub_rn(speculative_m, m), scale, m), p, moments);
+  __device__ __forceinline__ void operator()(float speculative_m, float& p,
+                                             float (&moments)[2]) const {
+    AdamWRule::operator()(GradientOf(speculative_m, moments[0]), p, moments);
+  }
+  __device__ __forceinline__ bool Quickly(float speculative_m, float& p,
+                                          float (&moments)[2]) const {
+    return AdamWRule::Quickly(GradientOf(speculative_m, moments[0]), p, moments);
+  }
+  __device__ __forceinline__ float GradientOf(float speculative_m, float m) const {
+    return __fmaf_rn(__fsub_rn(speculative_m, m), scale, m);
   }
 
   float scale;

@@ -1,5 +1,9 @@
 #include "kernels/cuda/adamw.h"
 
+#include <bit>
+#include <cmath>
+#include <cstring>
+
 #include "kernels/adamw.h"
 #include "kernels/cuda/update_testing.h"
 #include "kernels/reference/adamw.h"
@@ -168,6 +172,76 @@ TEST_F(AdamWTest, MomentsMayForgetAll) {
   InEachOrder([&] {
     ExpectSameBytes(Run(numbers, {{0, 300, false}}, false, &AdamW, rates), expected);
   });
+}
+
+// With moments that forget all, m is the gradient and v its square. Blocks of ones and of numbers
+// around the middles between entries, some of which are nearer to one, some to the other.
+TEST_F(AdamWTest, MomentsOnBothSidesOfTwoEntriesMiddleHaveTheCpusCodes) {
+  Floats of_blocks;
+  const auto add_around = [&](float value) {
+    for (int step = -3; step <= 3; ++step) {
+      if (of_blocks.size() % kMomentBlock == 0) of_blocks.push_back(1);
+      const uint32_t bits = std::bit_cast<uint32_t>(value) + step;
+      of_blocks.push_back(std::bit_cast<float>(bits) * (step % 2 == 0 ? 1.F : -1.F));
+    }
+  };
+  const auto& entries = MomentTable(MomentFormat::kSigned8);
+  const auto& squares = MomentTable(MomentFormat::kUnsigned8);
+  for (int code = 127; code < 255; ++code) add_around((entries[code] + entries[code + 1]) / 2);
+  for (int code = 0; code < 255; ++code) {
+    add_around(std::sqrt((squares[code] + squares[code + 1]) / 2));
+  }
+  for (const float small : {0x1p-21F, 0x1p-22F, 0x1p-75F, 0x1p-130F}) add_around(small);
+  of_blocks.resize((of_blocks.size() + kMomentBlock - 1) / kMomentBlock * kMomentBlock);
+  const auto count = static_cast<int64_t>(of_blocks.size());
+
+  kernels::AdamWParams params = ParamsOf(false);
+  params.beta1 = params.beta2 = 0;
+  AdamWRates rates = kRates;
+  rates.beta1 = rates.beta2 = 0;
+  device::ThreadPool pool(1);
+  // By scales that are powers of two quotients are the numbers; by others they are rounded, and by
+  // the last two they take the way of all numbers.
+  for (const float scale : {1.F, 0.7F, -0.9999999F, 0x1p-30F, 0x1p-44F, 1e3F}) {
+    SCOPED_TRACE(scale);
+    UpdateFormats formats = kSmallest;
+    formats.gradient = NumberType::kF32;
+    UpdateBytes numbers(formats, count);
+    Floats gradient = of_blocks;
+    for (float& value : gradient) value *= scale;
+    std::memcpy(numbers.arrays[0].data(), gradient.data(), gradient.size() * sizeof(float));
+    const auto expected = numbers.OnTheHost(
+        [&](const NumbersOfUpdate& of) { MixedAdamW({&pool}, 0, count, params, of); });
+    ExpectSameBytes(Run(numbers, {{0, count, false}}, false, &AdamW, rates), expected);
+  }
+}
+
+TEST_F(AdamWTest, NumbersFarFromOneHaveTheCpusBits) {
+  const std::vector<float> sizes = {0,     0x1p-149F, 0x1p-140F, 0x1p-101F, 0x1p-99F, 0x1p-62F,
+                                    1e-9F, 1,         0x1p14F,   0x1p16F,   0x1p59F,  0x1p61F,
+                                    1e30F, 3e38F,     INFINITY,  NAN};
+  const auto of_each = static_cast<int64_t>(sizes.size());
+  const int64_t count = of_each * of_each;
+  UpdateBytes numbers(kAllF32, count);
+  for (int64_t i = 0; i < count; ++i) {
+    const float m = sizes[i % of_each], v = sizes[i / of_each];
+    std::memcpy(numbers.arrays[3].data() + i * 4, &m, 4);
+    std::memcpy(numbers.arrays[4].data() + i * 4, &v, 4);
+  }
+  const Segments segments = {{0, count, true}};
+  const auto expected = numbers.Values(OnTheCpu(numbers, segments));
+  const auto actual = numbers.Values(Run(numbers, segments));
+  for (size_t a = 0; a < expected.size(); ++a) {
+    for (int64_t i = 0; i < count; ++i) {
+      SCOPED_TRACE(
+          absl::StrCat("array ", a, ", m ", sizes[i % of_each], ", v ", sizes[i / of_each]));
+      if (std::isnan(expected[a][i])) {
+        EXPECT_TRUE(std::isnan(actual[a][i]));
+      } else {
+        EXPECT_EQ(std::bit_cast<uint32_t>(actual[a][i]), std::bit_cast<uint32_t>(expected[a][i]));
+      }
+    }
+  }
 }
 
 TEST_F(AdamWTest, NothingChangesWhereThePredicateDoesNotHold) {

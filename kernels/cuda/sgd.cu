@@ -21,7 +21,12 @@ struct SgdRule {
     moments[0] = __fmaf_rn(momentum, moments[0], g);
     w = __fmaf_rn(-rate, moments[0], w);
   }
+  __device__ bool Quickly(float gradient, float& w, float (&moments)[1]) const {
+    (*this)(gradient, w, moments);
+    return true;
+  }
 
+  static constexpr bool is_quick = true;
   float rate, momentum, decay, factor;
 };
 

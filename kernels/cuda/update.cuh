@@ -6,6 +6,9 @@
 //     struct Rates { … };                                                    what the host knows
 //     __device__ Rule(const Rates&, const UpdateScalars&, bool decay);       f64, twice per block
 //     __device__ void operator()(float gradient, float& weight, float (&moments)[kMoments]) const;
+//     bool is_quick;                                       whether Quickly may be asked: the same
+//     bits
+//     __device__ bool Quickly(…) const;                    without branches, where it returns true
 //   };
 //
 // Operations of f32 are named (__fmaf_rn and the like), so that they are the CPU's, bit by bit.
@@ -15,7 +18,7 @@
 #include <cstring>
 
 #include "absl/types/span.h"
-#include "kernels/cuda/update_numbers.cuh"
+#include "kernels/cuda/moment_blocks.cuh"
 
 namespace strata::kernels::cuda {
 
@@ -30,12 +33,6 @@ struct UpdateSegments {
 };
 
 // --- The kernel.
-
-// Of a moment's codes, in shared memory: what is read at places that differ by lane.
-struct SharedCodes {
-  float4 decades[MomentCodes::kDecades];
-  alignas(16) float entries[256];
-};
 
 // A thread's numbers of every array, as they are in memory.
 template <typename Rule>
@@ -126,15 +123,7 @@ __global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
   }
   if constexpr (kBlocks) {
 #pragma unroll
-    for (int m = 0; m < Rule::kMoments; ++m) {
-      if (threadIdx.x < 64) {
-        reinterpret_cast<float4*>(shared_codes[m].entries)[threadIdx.x] =
-            tables.of[m].entries[threadIdx.x];
-      }
-      if (threadIdx.x < MomentCodes::kDecades) {
-        shared_codes[m].decades[threadIdx.x] = tables.of[m].decades[threadIdx.x];
-      }
-    }
+    for (int m = 0; m < Rule::kMoments; ++m) shared_codes[m].Fill(tables.of[m]);
   }
   if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
   if (!takes_place) return;
@@ -152,34 +141,41 @@ __global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
     FetchAll<kBlocks>(formats, arrays, place, next);
     if (here.at >= here.end) continue;
 
-    float gradient[kUpdateNumbers], weights[kUpdateNumbers];
-    float moments[Rule::kMoments][kUpdateNumbers];
-    Decode(formats.gradient, words.gradient, gradient);
-    DecodeMaster(formats, words.weights, weights);
+    float weights[kUpdateNumbers], moments[Rule::kMoments][kUpdateNumbers];
+    const auto update = [&](const auto& one) {
+      float gradient[kUpdateNumbers];
+      Decode(formats.gradient, words.gradient, gradient);
+      DecodeMaster(formats, words.weights, weights);
 #pragma unroll
-    for (int m = 0; m < Rule::kMoments; ++m) {
-      const MomentFormat format = formats.OfMoment(m);
-      if (kBlocks && IsInBlocks(format)) {
-        const float scale = __uint_as_float(words.moments[m][2]);
-#pragma unroll
-        for (int i = 0; i < kUpdateNumbers; ++i) {
-          const uint32_t code = words.moments[m][i / 4] >> (8 * (i % 4)) & 0xff;
-          moments[m][i] = __fmul_rn(shared_codes[m].entries[code], scale);
+      for (int m = 0; m < Rule::kMoments; ++m) {
+        const MomentFormat format = formats.OfMoment(m);
+        if (kBlocks && IsInBlocks(format)) {
+          DecodeBlock(shared_codes[m], words.moments[m], moments[m]);
+        } else {
+          Decode(format == MomentFormat::kF32 ? NumberType::kF32 : NumberType::kBF16,
+                 words.moments[m], moments[m]);
         }
-      } else {
-        Decode(format == MomentFormat::kF32 ? NumberType::kF32 : NumberType::kBF16,
-               words.moments[m], moments[m]);
       }
-    }
-
+      bool all = true;
 #pragma unroll
-    for (int i = 0; i < kUpdateNumbers; ++i) {
-      float of_element[Rule::kMoments];
+      for (int i = 0; i < kUpdateNumbers; ++i) {
+        float of_element[Rule::kMoments];
 #pragma unroll
-      for (int m = 0; m < Rule::kMoments; ++m) of_element[m] = moments[m][i];
-      rule(gradient[i], weights[i], of_element);
+        for (int m = 0; m < Rule::kMoments; ++m) of_element[m] = moments[m][i];
+        all &= one(gradient[i], weights[i], of_element);
 #pragma unroll
-      for (int m = 0; m < Rule::kMoments; ++m) moments[m][i] = of_element[m];
+        for (int m = 0; m < Rule::kMoments; ++m) moments[m][i] = of_element[m];
+      }
+      return all;
+    };
+    const bool is_done = rule.is_quick && update([&](float gradient, float& weight, auto& of) {
+                           return rule.Quickly(gradient, weight, of);
+                         });
+    if (!is_done) {
+      update([&](float gradient, float& weight, auto& of) {
+        rule(gradient, weight, of);
+        return true;
+      });
     }
 
     StoreMaster(formats, arrays, here, weights);
@@ -188,9 +184,7 @@ __global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks)
       const MomentArray& moment = arrays.moments[m];
       const MomentFormat format = formats.OfMoment(m);
       if (kBlocks && IsInBlocks(format)) {
-        if constexpr (kBlocks) {
-          StoreBlock(tables.of[m], shared_codes[m].decades, moment, here, moments[m]);
-        }
+        StoreBlock(format, shared_codes[m], moment, here, moments[m]);
       } else {
         Words words_of_moment;
         if (format == MomentFormat::kF32) {
@@ -245,13 +239,8 @@ inline UpdateArrays ArraysOf(const NumbersOfUpdate& numbers, int count) {
 inline CodeTable CodeTableOf(MomentFormat format) {
   const MomentCodes& codes = CodesOf(format);
   CodeTable table;
-  table.one_above = codes.one_above;
-  table.most = codes.most;
-  table.zero = codes.zero;
-  for (int d = 0; d < MomentCodes::kDecades; ++d) {
-    table.above[d] = codes.above[d];
-    table.decades[d] = make_float4(codes.slope[d], codes.offset[d], codes.base[d], codes.last[d]);
-  }
+  table.most = static_cast<int>(codes.most);
+  std::copy(codes.greatest.begin(), codes.greatest.end(), table.greatest);
   static_assert(sizeof(table.entries) == sizeof(codes.table));
   std::memcpy(table.entries, codes.table.data(), sizeof(table.entries));
   return table;
@@ -305,22 +294,27 @@ absl::Status LaunchUpdate(const char* what, cudaStream_t stream, const typename 
   AnyFormats formats{.gradient = numbers.gradient_type,
                      .weights = numbers.weights.type,
                      .master = numbers.weights.master_format};
-  bool usual = formats.gradient == NumberType::kF32;
-  for (int m = 0; m < Rule::kMoments; ++m) {
-    formats.moments[m] = numbers.moments[m].format;
-    usual &= formats.moments[m] == MomentFormat::kF32;
-  }
+  for (int m = 0; m < Rule::kMoments; ++m) formats.moments[m] = numbers.moments[m].format;
   const auto launch = [&]<bool kBlocks>(const auto& of) {
     return LaunchUpdateOf<Rule, kBlocks>(of, what, stream, rates, scalars, segments, numbers);
   };
+  const auto are = [&](const auto& of) {
+    bool same = formats.gradient == of.gradient && formats.weights == of.weights &&
+                formats.master == of.master;
+    for (int m = 0; m < Rule::kMoments; ++m) same &= formats.moments[m] == of.OfMoment(m);
+    return same;
+  };
   if constexpr (Rule::kInBlocks) {
+    if (const EightBitFormats<MasterFormat::kRemainder> of; are(of)) {
+      return launch.template operator()<true>(of);
+    }
+    if (const EightBitFormats<MasterFormat::kF32> of; are(of)) {
+      return launch.template operator()<true>(of);
+    }
     if (blocks) return launch.template operator()<true>(formats);
   }
-  const auto are = [&](const auto& of) {
-    return usual && formats.weights == of.weights && formats.master == of.master;
-  };
-  if (const UsualFormats<float> of; are(of)) return launch.template operator()<false>(of);
-  if (const UsualFormats<BFloat16> of; are(of)) return launch.template operator()<false>(of);
+  if (const PlainFormats of; are(of)) return launch.template operator()<false>(of);
+  if (const MixedFormats of; are(of)) return launch.template operator()<false>(of);
   return launch.template operator()<false>(formats);
 }
 

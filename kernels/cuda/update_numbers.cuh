@@ -2,10 +2,8 @@
 #ifndef STRATA_KERNELS_CUDA_UPDATE_NUMBERS_CUH_
 #define STRATA_KERNELS_CUDA_UPDATE_NUMBERS_CUH_
 
-#include <cfloat>
 #include <cstddef>
 
-#include "kernels/cpu/moment_codes.h"
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/update.h"
 
@@ -21,17 +19,23 @@ struct AnyFormats {
   MasterFormat master = MasterFormat::kNone;
   MomentFormat moments[kMostMoments] = {};
 
-  __device__ MomentFormat OfMoment(int m) const { return moments[m]; }
+  __device__ __host__ MomentFormat OfMoment(int m) const { return moments[m]; }
 };
-template <typename Weight>
-struct UsualFormats {
-  static constexpr bool kMasters = !std::is_same_v<Weight, float>;
-  static constexpr NumberType gradient = NumberType::kF32;
-  static constexpr NumberType weights = kMasters ? NumberType::kBF16 : NumberType::kF32;
-  static constexpr MasterFormat master = kMasters ? MasterFormat::kF32 : MasterFormat::kNone;
+template <NumberType kWeights, MasterFormat kMaster, MomentFormat kFirst = MomentFormat::kF32,
+          MomentFormat kSecond = MomentFormat::kF32>
+struct FixedFormats {
+  static constexpr NumberType gradient = NumberType::kF32, weights = kWeights;
+  static constexpr MasterFormat master = kMaster;
 
-  __device__ MomentFormat OfMoment(int) const { return MomentFormat::kF32; }
+  __device__ __host__ static constexpr MomentFormat OfMoment(int m) {
+    return m == 0 ? kFirst : kSecond;
+  }
 };
+using PlainFormats = FixedFormats<NumberType::kF32, MasterFormat::kNone>;
+using MixedFormats = FixedFormats<NumberType::kBF16, MasterFormat::kF32>;
+template <MasterFormat kMaster>
+using EightBitFormats =
+    FixedFormats<NumberType::kBF16, kMaster, MomentFormat::kSigned8, MomentFormat::kUnsigned8>;
 
 // NumbersOfUpdate as the device reads it.
 struct MomentArray {
@@ -54,22 +58,6 @@ struct Place {
 __device__ constexpr int OffsetOf(int number) {
   return number / kPacketNumbers * 32 * kPacketNumbers + number % kPacketNumbers;
 }
-
-// MomentCodes as the device reads it: of a decade slope, offset, base and last in one place.
-struct CodeTable {
-  float above[MomentCodes::kDecades] = {};
-  float one_above = 0, most = 0;
-  int zero = 0;
-  float4 decades[MomentCodes::kDecades] = {};
-  float4 entries[64] = {};
-};
-// Of each moment that has one; nothing for updates without blocks.
-template <int kCount>
-struct CodeTables {
-  CodeTable of[kCount];
-};
-template <>
-struct CodeTables<0> {};
 
 // --- A thread's numbers, as bits packed into words as memory has them.
 
@@ -270,53 +258,6 @@ __device__ __forceinline__ void FetchMoment(MomentFormat format, const MomentArr
   } else {
     FetchNumbers(format == MomentFormat::kF32 ? NumberType::kF32 : NumberType::kBF16, moment.from,
                  place, words);
-  }
-}
-
-// The code whose entry is nearest to a number in [-1, 1] (kernels/cpu/moment_codes.h).
-__device__ __forceinline__ uint32_t CodeOf(const CodeTable& codes, const float4* decades,
-                                           float value) {
-  const float distance = fminf(fabsf(value), 1);
-  int decade = 0;
-#pragma unroll
-  for (int d = 1; d < MomentCodes::kDecades; ++d) decade += distance > codes.above[d] ? 1 : 0;
-  const auto [slope, offset, base, last] = decades[decade];
-  float level = base + fminf(fmaxf(floorf(__fmaf_rn(distance, slope, offset)), 0), last);
-  if (distance > codes.one_above) level = codes.most;
-  if (distance == 0) level = 0;
-  const int steps = static_cast<int>(level);
-  return signbit(value) ? codes.zero - min(steps, codes.zero) : codes.zero + steps;
-}
-
-// By a whole warp.
-__device__ __forceinline__ void StoreBlock(const CodeTable& codes, const float4* decades,
-                                           const MomentArray& moment, const Place& place,
-                                           const float (&values)[kUpdateNumbers]) {
-  float most = 0, least = 0;  // NaN is passed over
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) {
-    most = fmaxf(most, values[i]);
-    least = fminf(least, values[i]);
-  }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const unsigned mask = Planted(Mistake::kNarrowMask) && distance == 8 ? 0xffffu : ~0u;
-    most = fmaxf(most, __shfl_xor_sync(mask, most, distance));
-    least = fminf(least, __shfl_xor_sync(mask, least, distance));
-  }
-  const float scale = fminf(fmaxf(most >= -least ? most : least, -FLT_MAX), FLT_MAX);
-  Words words = {};
-#pragma unroll
-  for (int i = 0; i < kUpdateNumbers; ++i) {
-    const uint32_t code =
-        scale == 0 ? codes.zero : CodeOf(codes, decades, __fdiv_rn(values[i], scale));
-    words[i / 4] |= code << (8 * (i % 4));
-  }
-  Put<uint8_t>(moment.to, place, words);
-  // Version s has its scale perhaps in the same place: all lanes have read it.
-  if (!Planted(Mistake::kNoBarrierBeforeReuse)) __syncwarp();
-  if (threadIdx.x % 32 == 0) {
-    reinterpret_cast<float*>(moment.to + moment.count)[place.at / kMomentBlock] = scale;
   }
 }
 

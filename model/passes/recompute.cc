@@ -45,10 +45,10 @@ std::set<ValueId> ChooseSaved(const Graph& graph, const std::vector<ValueId>& re
   if (!plan.save.empty()) {
     std::set<ValueId> saved;
     for (const ValueId value : reads) {
-      const auto& names = plan.save;
-      if (std::find(names.begin(), names.end(), graph.values[value].name) != names.end()) {
-        saved.insert(value);
-      }
+      const auto names_it = [&](const std::string& name) {
+        return name == kAllValues || name == graph.values[value].name;
+      };
+      if (std::any_of(plan.save.begin(), plan.save.end(), names_it)) saved.insert(value);
     }
     return saved;
   }
@@ -87,6 +87,7 @@ absl::Status CheckRecompute(const RecomputePlan& plan, const std::vector<SavedVa
   }
   for (const std::string& name : plan.save) {
     const auto is_named = [&](const SavedValue& value) { return value.name == name; };
+    if (name == kAllValues) continue;
     if (std::any_of(savable.begin(), savable.end(), is_named)) continue;
     const auto append_name = [](std::string* out, const SavedValue& value) {
       absl::StrAppend(out, value.name);

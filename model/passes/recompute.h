@@ -30,9 +30,11 @@
 
 namespace strata::model {
 
+inline constexpr char kAllValues[] = "all";
+
 struct RecomputePlan {
   enum class Mode : uint8_t { kNone, kSelective, kFull } mode = Mode::kNone;
-  // With kNone: exactly these values are saved. Empty: as kNone says.
+  // With kNone: exactly these values are saved; kAllValues: each. Empty: as kNone says.
   std::vector<std::string> save;
   // The blocks that the plan is for; the others save as kNone. -1: to the last.
   int64_t first_layer = 0;
