@@ -10,9 +10,9 @@
 
 namespace strata::worker {
 
-// The oldest cuDNN that is taken by itself, as cuDNN writes versions: of 9.19.0 the test of its
+// The oldest cuDNN that is taken by itself, as cuDNN writes versions: of 9.14.0 the test of its
 // attention has passed on a GPU.
-inline constexpr int64_t kLeastCudnn = 91900;
+inline constexpr int64_t kLeastCudnn = 91400;
 
 // What the choice follows from.
 struct CudnnFacts {

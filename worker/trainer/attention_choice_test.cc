@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 struct Machine {
   bool built = true;
   int capability = 90;
-  absl::StatusOr<int64_t> version = 91900;
+  absl::StatusOr<int64_t> version = 91400;
 };
 
 absl::StatusOr<AttentionChoice> Choose(const char* wish, const Machine& machine) {
@@ -34,7 +34,7 @@ std::string WhyOurs(const char* wish, const Machine& machine) {
 const Machine kNoLibrary = {.version = absl::NotFoundError("cuDNN: libcudnn.so.9: no such file")};
 
 TEST(ChooseAttention, WithoutAWishOnProvenDevice_TakesCudnnAndDemandsNothing) {
-  for (const int64_t version : {91900, 91901, 92500}) {
+  for (const int64_t version : {91400, 91401, 91900, 92500}) {
     const auto choice = Choose(nullptr, {.version = version});
     ASSERT_TRUE(choice.ok()) << choice.status();
     EXPECT_TRUE(choice->cudnn) << version;
@@ -49,7 +49,7 @@ TEST(ChooseAttention, WithoutALibrary_TakesOursAndSaysWhatTheLoaderSays) {
 
 TEST(ChooseAttention, WithAnOldLibrary_TakesOursAndNamesBothVersions) {
   EXPECT_EQ(WhyOurs(nullptr, {.version = 91002}),
-            "cuDNN 9.10.2 is older than 9.19.0; STRATA_GPU_CUDNN=1 takes it");
+            "cuDNN 9.10.2 is older than 9.14.0; STRATA_GPU_CUDNN=1 takes it");
 }
 
 TEST(ChooseAttention, BuiltWithoutCudnn_TakesOursAndSaysHowToBuildIt) {
@@ -94,7 +94,7 @@ TEST(ChooseAttention, WhereNoVersionMatters_OpensNoLibrary) {
   bool opened = false;
   const auto version = [&]() -> absl::StatusOr<int64_t> {
     opened = true;
-    return 91900;
+    return 91400;
   };
   EXPECT_TRUE(ChooseAttention("0", {true, 90, version}).ok());
   EXPECT_TRUE(ChooseAttention(nullptr, {true, 80, version}).ok());
