@@ -305,10 +305,14 @@ absl::Status LaunchUpdate(const char* what, cudaStream_t stream, const typename 
     return same;
   };
   if constexpr (Rule::kInBlocks) {
-    if (const EightBitFormats<MasterFormat::kRemainder> of; are(of)) {
+    using enum MasterFormat;
+    if (const EightBitFormats<kRemainder, NumberType::kBF16> of; are(of)) {
       return launch.template operator()<true>(of);
     }
-    if (const EightBitFormats<MasterFormat::kF32> of; are(of)) {
+    if (const EightBitFormats<kRemainder, NumberType::kF32> of; are(of)) {
+      return launch.template operator()<true>(of);
+    }
+    if (const EightBitFormats<MasterFormat::kF32, NumberType::kF32> of; are(of)) {
       return launch.template operator()<true>(of);
     }
     if (blocks) return launch.template operator()<true>(formats);

@@ -21,21 +21,21 @@ struct AnyFormats {
 
   __device__ __host__ MomentFormat OfMoment(int m) const { return moments[m]; }
 };
-template <NumberType kWeights, MasterFormat kMaster, MomentFormat kFirst = MomentFormat::kF32,
-          MomentFormat kSecond = MomentFormat::kF32>
+template <NumberType kGradient, NumberType kWeights, MasterFormat kMaster,
+          MomentFormat kFirst = MomentFormat::kF32, MomentFormat kSecond = MomentFormat::kF32>
 struct FixedFormats {
-  static constexpr NumberType gradient = NumberType::kF32, weights = kWeights;
+  static constexpr NumberType gradient = kGradient, weights = kWeights;
   static constexpr MasterFormat master = kMaster;
 
   __device__ __host__ static constexpr MomentFormat OfMoment(int m) {
     return m == 0 ? kFirst : kSecond;
   }
 };
-using PlainFormats = FixedFormats<NumberType::kF32, MasterFormat::kNone>;
-using MixedFormats = FixedFormats<NumberType::kBF16, MasterFormat::kF32>;
-template <MasterFormat kMaster>
-using EightBitFormats =
-    FixedFormats<NumberType::kBF16, kMaster, MomentFormat::kSigned8, MomentFormat::kUnsigned8>;
+using PlainFormats = FixedFormats<NumberType::kF32, NumberType::kF32, MasterFormat::kNone>;
+using MixedFormats = FixedFormats<NumberType::kF32, NumberType::kBF16, MasterFormat::kF32>;
+template <MasterFormat kMaster, NumberType kGradient>
+using EightBitFormats = FixedFormats<kGradient, NumberType::kBF16, kMaster, MomentFormat::kSigned8,
+                                     MomentFormat::kUnsigned8>;
 
 // NumbersOfUpdate as the device reads it.
 struct MomentArray {
