@@ -8,14 +8,14 @@ import subprocess
 
 import jobs
 import kernel_times
+from checks import ALL_KEPT, SMALLEST_STATES
 
 MIXED = {"precision": "bf16"}
-SMALL = {"precision": "bf16", "optimizer": {"master": "split", "state": "8bit"}}
 # Name: model, sequences, their tokens, Strata's `train`, PyTorch's numbers; and fewer layers where all do not fit.
 SHAPES = {
     "GPT-2 124M": (jobs.GPT2_124M, 32, 1024, MIXED, "mixed", []),
     "Qwen2.5-1.5B": (jobs.QWEN_15B, 2, 4096, MIXED, "mixed", []),
-    "Llama-3.1-8B": (jobs.LLAMA_8B, 1, 4096, SMALL, "bf16", [16, 8]),
+    "Llama-3.1-8B": (jobs.LLAMA_8B, 1, 4096, SMALLEST_STATES, "bf16", [16, 8]),
 }
 TINY = {"tiny": (jobs.TINY, 2, 16, {}, "mixed", [1])}
 WARM, COUNTED = 3, 8
@@ -34,28 +34,28 @@ def state_of(problem: str) -> str:
     return "does not fit" if re.search(r"out of memory|does not fit|cudaErrorMemoryAllocation|memory.device", problem) else "failed"
 
 
-def run_strata(context, model: dict, batch: int, sequence: int, train: dict, runner=None) -> list:
+def run_strata(context, model: dict, batch: int, sequence: int, train: dict, runner=None, more: dict | None = None) -> list:
     """Records of steps but the first ones; the job is ended when there are enough."""
     settings = {"steps": 10000, "sequence": sequence, "global_batch": batch, "micro_batch": batch, **train}
     warm, counted = (1, 2) if context.standin else (WARM, COUNTED)
     settings["steps"] = warm + counted if context.standin else settings["steps"]
-    records = (runner or context.jobs).run("gpu", model, settings, context.left(150), stop_after=warm + counted)
+    records = (runner or context.jobs).run("gpu", model, settings, context.left(150), stop_after=warm + counted, more=more)
     return records[warm:warm + counted]
 
 
-def of_strata(context, model: dict, batch: int, sequence: int, train: dict, runner=None) -> dict:
+def of_strata(context, model: dict, batch: int, sequence: int, train: dict, runner=None, more: dict | None = None) -> dict:
     """Seconds of a step, and bytes."""
-    taken = run_strata(context, model, batch, sequence, train, runner)
+    taken = run_strata(context, model, batch, sequence, train, runner, more)
     device = taken[-1].get("memory", {}).get("device", {})
     return {"seconds": statistics.median(record["seconds"] for record in taken),
             "peak_bytes": device.get("measured_bytes") or device.get("arena_bytes", 0),
             "predicted_bytes": device.get("predicted_bytes", 0)}
 
 
-def of_strata_with_own_attention(context, *shape) -> dict:
-    """The same where cuDNN's attention is not taken."""
+def of_other_strata(context, shape: tuple, env: dict, more: dict) -> dict:
+    """The same with another environment or with more in its job."""
     try:
-        return of_strata(context, *shape, context.jobs.watched({"STRATA_GPU_CUDNN": "0"}))
+        return of_strata(context, *shape, context.jobs.watched(env), more)
     except jobs.JobError as error:
         return {"error": str(error)}
 
@@ -103,7 +103,9 @@ def one(context, name: str, shape: tuple) -> list:
             rows.append({"model": name, "layers": layers, "side": "strata", "state": state_of(str(error)), "why": str(error)})
     sides = {"strata": ours} if ours else {}
     if ours and not context.standin:
-        sides["strata, own attention"] = of_strata_with_own_attention(context, used, batch, sequence, train)
+        shape = (used, batch, sequence, train)
+        sides["strata, all values kept"] = of_other_strata(context, shape, {}, ALL_KEPT)
+        sides["strata, own attention"] = of_other_strata(context, shape, {"STRATA_GPU_CUDNN": "0"}, {})
     for mode in ("eager", "compiled"):
         sides[f"torch {mode}"] = ask_torch(context, {
             "what": "training", "model": used, "batch": batch, "sequence": sequence, "mode": mode, "numbers": numbers,

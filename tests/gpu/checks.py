@@ -17,6 +17,8 @@ LLAMA = dict(family="llama", layers=4, hidden=256, heads=8, kv_heads=2, ffn=704,
 GPT2 = dict(family="gpt2", layers=4, hidden=256, heads=4, ffn=1024, vocab=1024, context=64, tied_embeddings=True)
 QWEN = LLAMA | dict(family="qwen2")
 SMALL_STATES = {"precision": "bf16", "optimizer": {"master": "split", "state": "8bit"}}
+SMALLEST_STATES = {"precision": "bf16", "optimizer": {"master": "split", "state": "8bit", "gradient": "bf16"}}
+ALL_KEPT = {"parallel": {"recompute": {"save": ["all"]}}}
 ON_HOST = {"memory": {"place": {"parameters": "host", "optimizer": "host"}, "stream": {"resident": 2}}}
 # How far losses may be apart (relative), in the first steps and later: sums in another order differ in their last bit, and
 # training makes of that ten times as much every few steps (f32 on an H200: 6e-9 in the first, 1e-5 in the twentieth).
@@ -29,6 +31,7 @@ PARITY = {
     "qwen2, f32": (QWEN, {}, {}, F32),
     "llama, bf16": (LLAMA, {"precision": "bf16"}, {}, BF16),
     "gpt2, bf16, split masters, moments of 8 bits": (GPT2, SMALL_STATES, {}, BF16),
+    "llama, bf16, gradients too, all values kept": (LLAMA, SMALLEST_STATES, ALL_KEPT, BF16),
     "llama, f32, parameters and optimizer on the host": (LLAMA, {}, ON_HOST, F32),
     "llama, f32, recomputed": (LLAMA, {}, {"parallel": {"recompute": "full"}}, F32),
 }

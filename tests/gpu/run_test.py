@@ -126,13 +126,14 @@ class Judgement(unittest.TestCase):
         self.assertAlmostEqual(step / (6 * 124e6 + 6 * 12 * 768 * 1024), 1, delta=0.01)
         self.assertAlmostEqual(benchmarks.flops(jobs.LLAMA_8B, 1, 1) / (6 * 7.5e9), 1, delta=0.01)
 
-    def test_strata_is_measured_as_it_is_and_with_its_own_attention(self):
+    def test_strata_is_measured_as_it_is_without_recompute_and_with_its_own_attention(self):
         context = mock.Mock(standin=False, torch=None, torch_why="none", rate=0)
         with mock.patch.object(benchmarks, "run_strata", return_value=[{"seconds": 1.0}]) as ran:
             rows = benchmarks.one(context, "x", (jobs.TINY, 2, 16, {}, "mixed", []))
-        self.assertEqual([row["side"] for row in rows], ["strata", "strata, own attention", "torch eager", "torch compiled"])
-        context.jobs.watched.assert_called_once_with({"STRATA_GPU_CUDNN": "0"})
-        self.assertEqual([call.args[-1] for call in ran.call_args_list], [None, context.jobs.watched.return_value])
+        self.assertEqual([row["side"] for row in rows], ["strata", "strata, all values kept", "strata, own attention",
+                                                         "torch eager", "torch compiled"])
+        self.assertEqual([call.args[0] for call in context.jobs.watched.call_args_list], [{}, {"STRATA_GPU_CUDNN": "0"}])
+        self.assertEqual([call.args[-1] for call in ran.call_args_list], [None, benchmarks.ALL_KEPT, {}])
 
     def test_what_does_not_fit_has_not_failed(self):
         self.assertEqual(benchmarks.state_of("CUDA out of memory. Tried"), "does not fit")
