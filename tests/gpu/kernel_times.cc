@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr size_t kBufferBytes = 4 << 20;
+constexpr size_t kBufferBytes = 256 << 10;  // a job may end before a large one is full
 constexpr uint32_t kFlushMilliseconds = 300;
 
 std::FILE* g_file = nullptr;
