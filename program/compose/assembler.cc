@@ -1,21 +1,27 @@
 #include "program/compose/assembler.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace strata::program {
 
 Access FormalAccess(const Template& tmpl, int formal) {
-  bool reads = false, writes = false, written_first = false;
+  bool finds = false;  // what was there before the call
+  std::vector<const Operand*> written;
   for (const Op& op : tmpl.ops) {
     for (const Operand& operand : op.operands) {
       if (operand.slot != formal) continue;
-      if (!reads && !writes) written_first = operand.access == Access::kWrite;
-      reads |= operand.reads();
-      writes |= operand.writes();
+      finds |= operand.reads() &&
+               std::none_of(written.begin(), written.end(), [&](const Operand* other) {
+                 return operand.offset < other->offset + other->bytes &&
+                        other->offset < operand.offset + operand.bytes;
+               });
+      if (operand.writes()) written.push_back(&operand);
     }
   }
-  if (!writes) return Access::kRead;
-  return written_first ? Access::kWrite : Access::kAccumulate;
+  if (written.empty()) return Access::kRead;
+  return finds ? Access::kAccumulate : Access::kWrite;
 }
 
 int Assembler::AddPersistent(Slot slot) {

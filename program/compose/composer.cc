@@ -291,7 +291,8 @@ class StageComposer {
       activations_->Before(use_);
       if (gradients_.has_value()) gradients_->Before(use_);
       const Purpose purpose = PurposeOf(graph_.templates[use.template_index], use.kind);
-      assembler_.Call(use.template_index, purpose,
+      const int called = gradients_.has_value() ? gradients_->TemplateToCall() : use.template_index;
+      assembler_.Call(called, purpose,
                       absl::StrCat(Name(purpose), " ", graph_.layers[use.layer].name, " micro ",
                                    use.micro_batch),
                       [&](const Formal& formal) { return Bind(formal, use); });

@@ -25,7 +25,8 @@ Gradients::Gradients(const Stage& stage, int micro_batches, std::vector<Use> use
       whole_(std::move(whole)),
       at_home_(std::move(at_home)),
       uses_(std::move(uses)),
-      tied_stay_(tied_stay) {
+      tied_stay_(tied_stay),
+      first_products_(stage) {
   std::map<Partial, int> small;  // bucket by what it is partial over
   const std::vector<SetPlan>& sets = stage.sets.sets;
   for (size_t s = 0; s < sets.size(); ++s) {
@@ -122,6 +123,7 @@ std::vector<int> Gradients::BucketsOf(const Use& use) const {
 void Gradients::Before(int use) {
   BringBack(use);
   if (use + 1 < static_cast<int>(uses_.size())) BringBack(use + 1);
+  first_products_.Before(uses_[use]);
   for (const int index : BucketsOf(uses_[use])) {
     Bucket& bucket = buckets_[index];
     const int64_t leaf = uses_[use].micro_batch / bucket.passes;
@@ -183,7 +185,8 @@ void Gradients::BeginLeaf(Bucket& bucket, int64_t leaf) {
     place.slot = AddSlot(bucket.leaves > 1 ? absl::StrCat(name, " leaf ", leaf) : name, place.bytes,
                          DType::kF32);
   }
-  stage_.assembler.Zero(place, Purpose::kBackward, absl::StrCat("zero ", name));
+  const int set = bucket.sets.size() > 1 ? -1 : stage_.sets.sets[bucket.sets.front()].index;
+  first_products_.Begin(set, place, absl::StrCat("zero ", name));
   bucket.open[leaf] = place;
   bucket.left[leaf] = bucket.producers;
 }

@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "program/compose/sources/first_products.h"
 #include "program/compose/sources/stage.h"
 #include "program/compose/sources/transfers.h"
 
@@ -46,6 +47,8 @@ class Gradients {
   bool IsEarly(int set) const { return IsEarly(buckets_[bucket_of_set_[set]]); }
 
   void Before(int use);  // begins the leaves that the use is the first to add to
+  // To be called for the use that Before was called for.
+  int TemplateToCall() { return first_products_.TemplateToCall(); }
   Operand Bind(int set, const Use& use, int64_t bytes) const;
   void After(int use);  // ends those that it is the last to add to
   // Sums what the first and the last stage hold both, when each has ended its own.
@@ -156,6 +159,7 @@ class Gradients {
   std::vector<Pending> pending_;
   std::vector<Pending> whole_buckets_;
   int64_t calls_ = 0;
+  FirstProducts first_products_;
 };
 
 }  // namespace strata::program
