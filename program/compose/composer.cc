@@ -82,14 +82,6 @@ class StageComposer {
                                       .klass = SlotClass::kScalars,
                                       .bytes = kScalarBytes});
     scalars_ = Whole(slots.scalars, kScalarBytes);
-    if (plan_.on_device()) {
-      const int64_t bytes = Results::HostBytes(stage_, decision_.sets);
-      results_on_host_ = Whole(assembler_.AddPersistent(Slot{.name = "results on the host",
-                                                             .tier = Tier::kHost,
-                                                             .klass = SlotClass::kBatch,
-                                                             .bytes = bytes}),
-                               bytes);
-    }
     if (UpdatesOnHost()) {
       held_scalars_ = AddHeldScalars("scalars of updates");
       // What updates before the finish read does not change under them.
@@ -177,8 +169,8 @@ class StageComposer {
     activations_.emplace(stage_, walk, uses, transfers_);
     parameters_->Open(uses);
     use_ = 0;
-    results_.emplace(stage_, decision_.sets, result_.slots.scalars, results_on_host_);
     LoadScalars(norms);
+    results_.emplace(stage_, decision_.sets, compute_scalars_.slot, result_.slots.scalars);
     tokens_ = targets_ = positions_ = -1;
     if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets) || UsesRole(Role::kPositions)) {
       LoadBatch(rows);
@@ -189,7 +181,6 @@ class StageComposer {
   void LoadScalars(bool train) {
     // The host writes a clip factor of 1 where updates run before the finish makes the step's.
     const bool early = train && plan_.update == UpdatePolicy::kSpeculative;
-    const bool read_early = UsesRole(Role::kScalars) || (early && UpdatesOnDevice());
     const Scalar end = early ? Scalar::kApply : Scalar::kLoss;
     assembler_.CallOp(
         {.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
@@ -197,14 +188,10 @@ class StageComposer {
           .bytes = plan_.loss_scaling ? ScalarOffset(Scalar::kLossScale) + 8 : ScalarOffset(end),
           .access = Access::kWrite}},
         plan_.host_stream());
-    compute_scalars_ = plan_.on_device() ? Operand{} : scalars_;
-    if (plan_.on_device() && read_early) ScalarsToDevice("scalars to the device");
+    compute_scalars_ = plan_.on_device() ? ScalarsToDevice() : scalars_;
     if (early && UpdatesOnHost()) HoldScalars(held_scalars_, "hold scalars for updates");
   }
 
-  bool UpdatesOnDevice() const {
-    return AnyRange([](const StateRange& range) { return Plan::UpdatesOnDevice(range.home); });
-  }
   bool UpdatesOnHost() const {
     return AnyRange([](const StateRange& range) { return !Plan::UpdatesOnDevice(range.home); });
   }
@@ -220,13 +207,14 @@ class StageComposer {
     assembler_.Transfer(Stream::kHost, Purpose::kLoad, label, scalars_, held);
   }
 
-  void ScalarsToDevice(const char* label) {
-    if (compute_scalars_.slot < 0) {
-      compute_scalars_ =
-          Whole(assembler_.AddTransient("scalars on the device", SlotClass::kScalars, kScalarBytes),
-                kScalarBytes);
-    }
-    assembler_.Transfer(Stream::kFetch, Purpose::kLoad, label, scalars_, compute_scalars_);
+  // On the stream that reads and completes them there: it is in order with the last step's updates
+  // without waiting.
+  Operand ScalarsToDevice() {
+    const Operand there =
+        Whole(assembler_.AddTransient("scalars on the device", SlotClass::kScalars, kScalarBytes),
+              kScalarBytes);
+    assembler_.Transfer(Stream::kCompute, Purpose::kLoad, "scalars to the device", scalars_, there);
+    return there;
   }
 
   void LoadBatch(int64_t rows) {
@@ -357,12 +345,10 @@ class StageComposer {
     gradients_->Close();
     ties_ = gradients_->ties();
     AddNorms();
+    // On a device, where it is another stream's, the results wait for it, and updates for them.
+    if (plan_.on_device()) AddSnapshotGate();
     results_->Finish();
-    AddSnapshotGate();
-    if (plan_.on_device() && UpdatesOnDevice()) {
-      ScalarsToDevice("results to the device");
-      scalars.device = compute_scalars_;
-    }
+    if (!plan_.on_device()) AddSnapshotGate();
     if (UpdatesOnHost()) {
       if (fix_up_scalars_.slot >= 0) scalars.host = fix_up_scalars_;
       HoldScalars(scalars.host, "hold results for updates");
@@ -372,7 +358,6 @@ class StageComposer {
     Report();
   }
 
-  // Updates on several streams wait for it by the scalars that they read.
   void AddSnapshotGate() {
     Instruction gate{.mechanism = Mechanism::kSignal,
                      .purpose = Purpose::kSnapshot,
@@ -382,8 +367,7 @@ class StageComposer {
       gate.operands = {
           {.slot = result_.slots.scalars,
            .offset = ScalarOffset(Scalar::kClipFactor),
-           .bytes = ScalarOffset(Scalar::kLossScale) - ScalarOffset(Scalar::kClipFactor),
-           .access = Access::kAccumulate}};
+           .bytes = ScalarOffset(Scalar::kLossScale) - ScalarOffset(Scalar::kClipFactor)}};
     }
     assembler_.Add(std::move(gate));
   }
@@ -430,8 +414,7 @@ class StageComposer {
   Transfers transfers_, update_transfers_;
   std::optional<State> state_;
   std::optional<Parameters> parameters_;
-  Operand scalars_;          // which the host and predicates read
-  Operand results_on_host_;  // where the finish reads them; slot -1: where kernels compute
+  Operand scalars_;  // which the host and predicates read
   // Which updates on the host read; slot -1: there are none.
   Operand held_scalars_, fix_up_scalars_;
   // Of the program in progress.

@@ -251,18 +251,18 @@ TEST(HomesTest, EveryLayoutWithEveryClassElsewhere_IsVerified) {
 // What layers need at a time: a block and the next one.
 TEST(HomesTest, PeaksOnTheHost_AreWhatOneWorksOutByHand) {
   const ProgramSet set = Build(OnHost()).set;
-  // Parameters, two moments, scalars, those of updates, and losses and norms of one leaf persist;
-  // the targets are there while evaluating, and the tokens until they are on the device.
-  const int64_t state =
-      3 * kParameters + 2 * kScalarBytes + common::RoundUp((1 + kSets) * 8, kSlotAlignment);
+  // Parameters, two moments, scalars and those of updates persist; the targets are there while
+  // evaluating, and the tokens until they are on the device.
+  const int64_t state = 3 * kParameters + 2 * kScalarBytes;
   EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).persistent_bytes, state);
   EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).peak_bytes, state + 2 * 16 * 4);
   // Training, all gradients come.
   EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes, state + kParameters);
-  // Three blocks; the targets, the loss; input, output, locals and what is saved of a block.
-  EXPECT_EQ(
-      MemoryOf(set, "evaluate", Tier::kDevice).peak_bytes,
-      3 * toy::kBlockSet + 16 * 4 + 8 + 2 * toy::kBoundary + toy::kForwardLocal + toy::kSaved);
+  // Three blocks; the targets, the loss, scalars; input, output, locals and what is saved of a
+  // block.
+  EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kDevice).peak_bytes,
+            3 * toy::kBlockSet + 16 * 4 + 8 + kScalarBytes + 2 * toy::kBoundary +
+                toy::kForwardLocal + toy::kSaved);
 }
 
 TEST(HomesTest, DeviceMemory_DoesNotGrowWithLayersButByWhatTheySave) {
@@ -311,10 +311,9 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
-    // The slabs of updates, those of passes each way of half their size, scalars, losses and norms.
+    // The slabs of updates, those of passes each way of half their size, scalars.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
-              (8 + 2 * 2 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes +
-                  common::RoundUp((1 + kSets) * 8, kSlotAlignment))
+              (8 + 2 * 2 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes)
         << speculative;
   }
 }

@@ -68,6 +68,9 @@ struct BoundProgram {
   int events = 0;
   int end_times = 0;
   const double* scalars = nullptr;  // the block, where the host reads it
+  // What compute does behind the host's report concerns nobody before the next step: a step is over
+  // with the report, and the device goes on while the host makes the next one ready.
+  bool goes_on = false;
 
   absl::Span<const BoundDependency> DependenciesOf(const BoundAction& action) const {
     return absl::MakeConstSpan(dependencies).subspan(action.first_dependency, action.dependencies);

@@ -332,6 +332,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   queues_.BeginStep(step_, steps_done_[index] == 0);
   RETURN_IF_ERROR(Checked(IssueStep()));
   for (const int stream : {kCompute, kHost}) {
+    if (stream == kCompute && bound_[index].goes_on) continue;
     RETURN_IF_ERROR(Checked(ends_[step_ % 2][stream]->Synchronize()));
   }
   RETURN_IF_ERROR(CheckCommunication());  // before the step counts

@@ -19,9 +19,10 @@
 // which the issuing thread launches, compute's actions as graphs where the accelerator says so; the
 // other streams stay lanes, and events order both.
 // Lanes sleep when they have nothing to do. RunStep returns when kCompute and kHost have ended the
-// step; the other streams may go on under the next one, at most two steps being under way. Steps
-// allocate nothing. Queues are bounded, so two ranks' lists must be parts of one global order, as
-// composed ones are.
+// step; the other streams may go on under the next one, at most two steps being under way. Where
+// kCompute is a queue of a device that does not communicate, and kHost ends with a report, that is
+// enough: the host makes the next step ready while the device updates. Steps allocate nothing.
+// Queues are bounded, so two ranks' lists must be parts of one global order, as composed ones are.
 //
 // Nothing here touches device memory: host ops and results live in host slots, and where compute is
 // elsewhere the program itself moves them. Predicates are looked at in the host's scalar block, by

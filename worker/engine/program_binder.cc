@@ -59,6 +59,7 @@ class ProgramBinder {
                                       expanded.Describe(program_, action), ": ", status.message()));
     }
     result_.AssignEvents();
+    result_.goes_on = GoesOn();
     Trim();
     return std::move(result_);
   }
@@ -89,6 +90,17 @@ class ProgramBinder {
     result_.streams[bound.stream].push_back(index);
     result_.actions.push_back(bound);
     return absl::OkStatus();
+  }
+
+  // What ranks communicate is over before a step counts.
+  bool GoesOn() const {
+    const bool waits = context_.queues[static_cast<int>(program::Stream::kCompute)] == nullptr ||
+                       context_.accelerator->communicates();
+    if (waits) return false;
+    const std::vector<int32_t>& host = result_.streams[static_cast<int>(program::Stream::kHost)];
+    if (host.empty()) return false;
+    const program::Instruction& last = program_.instructions[actions_[host.back()].instruction];
+    return last.mechanism == Mechanism::kSignal && last.purpose == program::Purpose::kReport;
   }
 
   absl::Status Tell(const program::ExpandedProgram& expanded, int index) const {

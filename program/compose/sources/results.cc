@@ -10,7 +10,7 @@
 
 namespace strata::program {
 
-Results::Results(const Stage& stage, const SetPlans& sets, int scalars, const Operand& on_host)
+Results::Results(const Stage& stage, const SetPlans& sets, int scalars, int on_host)
     : stage_(stage), sets_(sets), scalars_(scalars), on_host_(on_host) {
   losses_ = stage.assembler.AddTransient("losses", SlotClass::kBatch, column_bytes());
 }
@@ -95,17 +95,6 @@ void Results::GatherOver(Group group, const Operand& own, const Operand& whole,
       Purpose::kReduce, Stream::kGradients, label, own, whole, stage_.plan.scratch);
 }
 
-// Gradients that leave the device are in nobody's way: neither on the stream, which they fill until
-// the disk has taken them, nor in host memory that they pass through.
-Operand Results::ToHost(const std::string& what, const Operand& from, int64_t offset) {
-  Operand to = on_host_;
-  to.offset += offset;
-  to.bytes = from.bytes;
-  stage_.assembler.Transfer(Stream::kUpdateEvict, Purpose::kReport,
-                            absl::StrCat(what, " to the host"), from, to);
-  return to;
-}
-
 // Where the finish reads them.
 Operand Results::CompleteNorms() {
   const int64_t bytes = columns() * column_bytes();
@@ -117,8 +106,7 @@ Operand Results::CompleteNorms() {
             cut ? "sum norms of cut sets over stages" : "sum norms over stages");
   }
   GatherOver(stage_.norm_group(), OwnNorms(0, columns()), Whole(norms_, bytes), "gather norms");
-  return stage_.plan.on_device() ? ToHost("norms", Whole(norms_, bytes), column_bytes())
-                                 : Whole(norms_, bytes);
+  return Whole(norms_, bytes);
 }
 
 void Results::Finish() {
@@ -127,16 +115,15 @@ void Results::Finish() {
   own.partial &= static_cast<Partial>(~PartialOver(Group::kPipeline));
   SumOver(Group::kContext, own, "sum losses over context");
   own.partial = 0;
-  Operand losses = Whole(losses_, column_bytes());
+  const Operand losses = Whole(losses_, column_bytes());
   GatherOver(Group::kData, own, losses, "gather losses");
-  if (stage_.plan.on_device()) losses = ToHost("losses", losses, 0);
   const int64_t sets = norms_ >= 0 ? columns() : 0;
-  std::vector<Operand> operands{losses,
-                                {.slot = scalars_, .bytes = ScalarOffset(Scalar::kLoss)},
-                                {.slot = scalars_,
-                                 .offset = ScalarOffset(Scalar::kLoss),
-                                 .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
-                                 .access = Access::kWrite}};
+  Operand results{.slot = scalars_,
+                  .offset = ScalarOffset(Scalar::kLoss),
+                  .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
+                  .access = Access::kWrite};
+  std::vector<Operand> operands{
+      losses, {.slot = scalars_, .bytes = ScalarOffset(Scalar::kLoss)}, results};
   if (sets > 0) operands.push_back(CompleteNorms());
   const bool scaled = stage_.plan.loss_scaling;
   if (scaled) {
@@ -150,7 +137,15 @@ void Results::Finish() {
                                 .norm_ranks = stage_.plan.groups.of(stage_.norm_group()),
                                 .clip = stage_.plan.gradient_clip,
                                 .scaled = scaled}),
-      Purpose::kNorm, "finish", std::move(operands), stage_.plan.host_stream());
+      Purpose::kNorm, "finish", std::move(operands));
+  if (on_host_ == scalars_) return;
+  // On the stream of updates, which are decided by what it brings: a copy of another stream would
+  // be waited for twice.
+  results.access = Access::kRead;
+  Operand on_host = results;
+  on_host.slot = on_host_;
+  stage_.assembler.Transfer(Stream::kCompute, Purpose::kReport, "results to the host", results,
+                            on_host);
 }
 
 }  // namespace strata::program

@@ -1,6 +1,6 @@
 // What a step gives beside its state: losses and norms, from each rank's rows to the scalars that
-// the host, predicates and updates read. Squares are summed and ranks meet where kernels compute;
-// the finish runs on the host where that is another tier.
+// the host, predicates and updates read. All of it happens where kernels compute, the finish too:
+// nobody waits for the host between the last square and the first update.
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_RESULTS_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_RESULTS_H_
 
@@ -16,12 +16,9 @@ namespace strata::program {
 
 class Results {
  public:
-  // Of the program begun last. `scalars`: the host's slot; `on_host`: of HostBytes, where the
-  // finish reads losses and norms that are made on a device.
-  Results(const Stage& stage, const SetPlans& sets, int scalars, const Operand& on_host);
-  static int64_t HostBytes(const Stage& stage, const SetPlans& sets) {
-    return (1 + sets.columns) * stage.leaves.rows() * 8;
-  }
+  // Of the program begun last. `scalars`: the block that kernels read; `on_host`: the host's and
+  // predicates', which may be the same.
+  Results(const Stage& stage, const SetPlans& sets, int scalars, int on_host);
 
   // This rank's own rows are zeroed where not everything is written.
   void Begin(bool norms);
@@ -29,7 +26,8 @@ class Results {
   Operand OwnLosses() const;
   // Σ gradient² of this rank's ranges of the set.
   void AddNorm(int set, const Gradients& gradients);
-  // Completes losses and norms on all ranks; derives loss, norm, clip factor, whether to apply.
+  // Completes losses and norms on all ranks; derives loss, norm, clip factor, whether to apply, in
+  // both blocks.
   void Finish();
 
  private:
@@ -47,15 +45,12 @@ class Results {
   Operand OwnNorms(int64_t first, int64_t end) const;
   Operand OwnNormsOf(bool cut) const;
   Operand CompleteNorms();
-  // `offset`: of `on_host_`.
-  Operand ToHost(const std::string& what, const Operand& from, int64_t offset);
   void SumOver(Group group, Operand place, const std::string& label);
   void GatherOver(Group group, const Operand& own, const Operand& whole, const std::string& label);
 
   const Stage& stage_;
   const SetPlans& sets_;
-  const int scalars_;
-  const Operand on_host_;
+  const int scalars_, on_host_;
   int losses_ = -1;
   int norms_ = -1;  // none: the program has no gradients
 };

@@ -65,6 +65,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kScale, LaunchScale},
     {OpKind::kSoftcap, LaunchSoftcap},
     {OpKind::kSumSquares, LaunchSumSquares},
+    {OpKind::kFinishStep, LaunchFinishStep},
     {OpKind::kConvert, LaunchConvert},
     {.kind = OpKind::kAdamW, .launch = LaunchAdamW, .decides = true},
     {.kind = OpKind::kAdamWFixUp, .launch = LaunchAdamWFixUp, .decides = true},

@@ -16,6 +16,7 @@ BoundOp LaunchZero(OpReader& reader, const Launching& at);
 BoundOp LaunchScale(OpReader& reader, const Launching& at);
 BoundOp LaunchSoftcap(OpReader& reader, const Launching& at);
 BoundOp LaunchSumSquares(OpReader& reader, const Launching& at);
+BoundOp LaunchFinishStep(OpReader& reader, const Launching& at);
 BoundOp LaunchEmbeddingForward(OpReader& reader, const Launching& at);
 BoundOp LaunchEmbeddingBackward(OpReader& reader, const Launching& at);
 BoundOp LaunchRmsNormForward(OpReader& reader, const Launching& at);

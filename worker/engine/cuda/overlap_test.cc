@@ -11,6 +11,7 @@
 
 #include "device/cuda/cuda_stream.h"
 #include "device/standin/order.h"
+#include "device/standin/standin.h"
 #include "device/standin/testing/cuda_test.h"
 #include "gmock/gmock.h"
 #include "program/passes/expand.h"
@@ -95,6 +96,8 @@ std::optional<bool> AreConcurrent(StandinTraining& training, int rank, const Hid
       training.PiecesOf(rank, hidden.compute, kLooked + hidden.later);
   if (all.empty() || computing.empty()) return std::nullopt;
   if (hidden.later > 0 && EndsWithItsStep(training, rank, all.back())) return std::nullopt;
+  // Where ranks communicate, a step ends with its compute.
+  if (hidden.later < 0 && training.ranks() > 1) return std::nullopt;
   return std::all_of(all.begin(), all.end(), [&](const Piece& piece) {
     return std::all_of(computing.begin(), computing.end(),
                        [&](const Piece& other) { return standin::AreConcurrent(piece, other); });
@@ -177,6 +180,66 @@ TEST_P(OverlapTest, CopiesOfUpdatesOnTheHost) {
 
 TEST_P(OverlapTest, CopiesOfLayersThatAreStreamed) {
   ExpectHiddenIsConcurrent(WithLayersStreamed(), 3);
+}
+
+// Whether the batch of the step after kLooked comes to the device beside that step's updates.
+void ExpectBatchUnderUpdates(StandinTraining& training, int rank, bool expected) {
+  const program::ProgramSet& set = training.outcome(rank).programs;
+  const program::Program& program = *set.find("train");
+  const std::vector<program::Action> actions = program::Expand(set, program).actions;
+  std::vector<const Piece*> loads, updates;
+  const auto add = [&](int action, int64_t step, std::vector<const Piece*>& to) {
+    for (const Piece& piece : training.PiecesOf(rank, action, step)) to.push_back(&piece);
+  };
+  for (int a = 0; a < static_cast<int>(actions.size()); ++a) {
+    const program::Instruction& of = program.instructions[actions[a].instruction];
+    if (of.label == "load batch" || of.label == "tokens to the device") add(a, kLooked + 1, loads);
+    if (of.purpose == program::Purpose::kUpdate) add(a, kLooked, updates);
+  }
+  ASSERT_GE(loads.size(), 2);
+  ASSERT_FALSE(updates.empty());
+  for (const Piece* load : loads) {
+    for (const Piece* update : updates) {
+      EXPECT_EQ(standin::AreConcurrent(*load, *update), expected)
+          << load->label << " beside " << update->label;
+    }
+  }
+}
+
+TEST_P(OverlapTest, TheNextBatchUnderTheUpdatesOfADeviceThatIsAlone) {
+  for (const StreamOrder order : kOrders) {
+    StandinTraining training(Short(), order, GetParam());
+    training.Run();
+    if (HasFatalFailure()) return;
+    ExpectBatchUnderUpdates(training, 0, true);
+  }
+}
+
+TEST_P(OverlapTest, NoNextBatchBeforeTheEndOfAStepInWhichRanksCommunicate) {
+  StandinTraining training(DataParallel(), StreamOrder::kProgram, GetParam());
+  training.Run();
+  if (HasFatalFailure()) return;
+  for (int rank = 0; rank < training.ranks(); ++rank) {
+    ExpectBatchUnderUpdates(training, rank, false);
+  }
+}
+
+TEST_P(OverlapTest, TheHostWaitsOnceInAStepOfADeviceThatIsAlone_ForItsResults) {
+  for (const StreamOrder order : kOrders) {
+    int64_t waits[2] = {};
+    for (const bool longer : {false, true}) {
+      Training of = Short();
+      of.steps = longer ? 2 * kSteps : kSteps;
+      StandinTraining training(of, order, GetParam(), /*check=*/false);
+      training.Run();
+      if (HasFatalFailure()) return;
+      for (const char* call :
+           {"cudaEventSynchronize", "cudaStreamSynchronize", "cudaDeviceSynchronize"}) {
+        waits[longer] += standin::CallsOf(call);
+      }
+    }
+    EXPECT_EQ(waits[true] - waits[false], kSteps);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(OneByOne, OverlapTest, testing::Values(0));

@@ -209,6 +209,7 @@ TEST_F(QueuesTest, PositionsTellWhatAQueueIsHeldBackBy) {
     host.go_on = true;
   });
   EXPECT_TRUE(rank->engine->RunStep(0, 0).ok());
+  EXPECT_TRUE(rank->engine->Drain().ok());  // the step is over with the signal
   onlooker.join();
   EXPECT_THAT(position, HasSubstr("holds instruction 1 (transfer) back until instruction 0"));
   EXPECT_EQ(rank->engine->DescribePosition(), "rank 0 is between steps");
