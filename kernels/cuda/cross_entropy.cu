@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(kThreads)
     const Joined joined = Join(rows, parts, row, statistics);
     return logf(joined.of.sum) + joined.of.most - joined.target_logit;
   };
-  AddTiles<kThreads>(rows, of_row, loss);
+  AddInOrder<kThreads>(rows, of_row, loss);
 }
 
 absl::Status CheckPart(const VocabularyPart& part) {
