@@ -51,6 +51,12 @@ __device__ __forceinline__ Normalizer OfRow(const T* row, int columns, float sof
   return OverBlock<kOfBlock>(mine, partial);
 }
 
+// Whether this thread's packets have the column.
+template <int N, int kOfBlock>
+__device__ __forceinline__ bool Owns(int column) {
+  return static_cast<unsigned>(column) / N % kOfBlock == threadIdx.x;
+}
+
 // A row that is ignored.
 template <int N, int kOfBlock, typename T>
 __device__ __forceinline__ void Clear(T* row, int columns) {
@@ -78,24 +84,27 @@ struct RowPackets {
   __device__ __forceinline__ int Held(int i) const { return kept + i * kStep + threadIdx.x * N; }
   __device__ __forceinline__ int Rest() const { return kept + threadIdx.x * N; }
 
-  // Calls begin(group), body(column) of this thread's in the group, end(), group by group.
+  // Calls begin(group), body(place in `keep`, column) of this thread's in the group, end(), group
+  // by group.
   template <typename Begin, typename Body, typename End>
   __device__ __forceinline__ void ForGroups(Begin begin, Body body, End end) const {
-    const int each = (kept + kGroups * kStep - 1) / (kGroups * kStep) * kStep;
-    int c = threadIdx.x * N;
+    const unsigned all = static_cast<unsigned>(kept) / N;
+    const unsigned each = (all + kGroups * kOfBlock - 1) / (kGroups * kOfBlock) * kOfBlock;
+    Packet<T, N>* place = keep + threadIdx.x;
+    unsigned packet = threadIdx.x;
 #pragma unroll 1
     for (int group = 0; group < kGroups; ++group) {
       begin(group);
-      const int last = min(kept, (group + 1) * each);
+      const unsigned last = min(all, (group + 1) * each);
 #pragma unroll 1
-      for (; c < last; c += kStep) body(c);
+      for (; packet < last; packet += kOfBlock, place += kOfBlock) body(place, packet * N);
       end();
     }
   }
 
   __device__ __forceinline__ void Start(const T* row) {
     if constexpr (kArrives) {
-      ForGroups([](int) {}, [&](int c) { StartCopy(keep + c / N, row + c); }, EndGroup);
+      ForGroups([](int) {}, [&](uint4* at, unsigned c) { StartCopy(at, row + c); }, EndGroup);
 #pragma unroll
       for (int i = 0; i < kRegisters; ++i) {
         if (Held(i) < columns) held[i] = At(row, Held(i));
@@ -108,7 +117,8 @@ struct RowPackets {
     Normalizer mine;
     if constexpr (kArrives) {
       ForGroups([](int group) { WaitForGroups(kGroups - 1 - group); },
-                [&](int c) { AddPacket<T, N>(keep[c / N], c, end, softcap, mine); }, [] {});
+                [&](const uint4* at, unsigned c) { AddPacket<T, N>(*at, c, end, softcap, mine); },
+                [] {});
 #pragma unroll
       for (int i = 0; i < kRegisters; ++i) {
         if (Held(i) < columns) AddPacket<T, N>(held[i], Held(i), end, softcap, mine);
@@ -135,9 +145,9 @@ struct RowPackets {
     };
     if constexpr (kArrives) {
       ForGroups([](int) {},
-                [&](int c) {
-                  replace(c, keep[c / N]);
-                  if (next != nullptr) StartCopy(keep + c / N, next + c);
+                [&](uint4* at, unsigned c) {
+                  replace(c, *at);
+                  if (next != nullptr) StartCopy(at, next + c);
                 },
                 EndGroup);
 #pragma unroll
@@ -179,19 +189,18 @@ __global__ void __launch_bounds__(kOfBlock, kAloneThreads / kOfBlock)
     const T* const next = next_target >= 0 ? row_at(at - 1) : nullptr;
     if (target >= 0) {
       float logit = 0;  // before anyone overwrites it
-      if (threadIdx.x == 0 && !Planted(Mistake::kInPlaceTooEarly)) logit = ToF32(row[target]);
+      if (!Planted(Mistake::kInPlaceTooEarly)) logit = ToF32(row[target]);
       const int end = vocab + (Planted(Mistake::kNoBound) ? N : 0);
       const Normalizer mine = packets.Normalize(row, end, softcap);
       const Normalizer all = OverBlock<kOfBlock>(mine, partial[turn]);
       if (!Planted(Mistake::kNoBarrierBeforeReuse)) turn = 1 - turn;
-      if (threadIdx.x == 0) {
-        if (Planted(Mistake::kInPlaceTooEarly)) logit = ToF32(row[target]);
-        losses[at] = logf(all.sum) + all.most - Capped(logit, softcap);
-      }
-      const Gradient gradient(all, vocab, softcap, target, factor);
+      if (Planted(Mistake::kInPlaceTooEarly)) logit = ToF32(row[target]);
+      if (threadIdx.x == 0) losses[at] = logf(all.sum) + all.most - Capped(logit, softcap);
+      const Gradient gradient(all, vocab, softcap, factor);
       packets.Replace(row, next, [&](const Packet<T, N>& packet, int c, float(&v)[N]) {
         gradient.Of<T>(packet, c, v);
       });
+      if (Owns<N, kOfBlock>(target)) row[target] = FromF32<T>(gradient.OfTarget(logit));
     } else {
       if (threadIdx.x == 0) losses[at] = 0;
       Clear<N, kOfBlock>(row, vocab);
@@ -265,7 +274,10 @@ __global__ void __launch_bounds__(kThreads)
   const int target = targets[blockIdx.x];
   if (target < 0) return Clear<N, kThreads>(row, columns);
   const Joined joined = Join(gridDim.x, parts, blockIdx.x, statistics);
-  const Gradient gradient(joined.of, used, softcap, target - first, scale.Get());
+  const Gradient gradient(joined.of, used, softcap, scale.Get());
+  const int column = target - first;
+  const bool has_target = column >= 0 && column < used && Owns<N, kThreads>(column);
+  const float logit = has_target ? ToF32(row[column]) : 0.f;
   ForPackets<T, N, kThreads * N>(
       threadIdx.x * N, columns,
       [&](int c) { return *reinterpret_cast<const Packet<T, N>*>(row + c); },
@@ -274,6 +286,7 @@ __global__ void __launch_bounds__(kThreads)
         gradient.Of<T>(packet, c, v);
         Store(row + c, v);
       });
+  if (has_target) row[column] = FromF32<T>(gradient.OfTarget(logit));
 }
 
 __global__ void __launch_bounds__(kThreads)

@@ -40,19 +40,31 @@ __device__ __forceinline__ void ForPackets(int begin, int end, Fetch fetch, Body
 
 // --- A row's maximum and sum.
 
+// Code for the other case is out of the loops' way.
+__device__ __forceinline__ bool Likely(bool condition) { return __builtin_expect(condition, 1); }
+
 __device__ __forceinline__ float Capped(float logit, float softcap) {
   return softcap == 0 ? logit : softcap * tanhf(logit / softcap);
 }
 
-// exp of what is not above 0, to 2^-23 of 1.
-__device__ __forceinline__ float Exp(float x) {
-  constexpr float kLog2E = 1.44269504f;
+constexpr float kLog2E = 1.44269504f;
+
+// To 2^-22 of it.
+__device__ __forceinline__ float Exp2(float x) {
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// exp(x - most) is Exp2(x * kLog2E - Shift(most)), one operation less, but for the shift's
+// rounding, which is the same for all x: times 2^Rounding(most).
+__device__ __forceinline__ float Shift(float most) {
+  return __fmul_rn(most, kLog2E);  // which no addition takes in without the rounding
+}
+__device__ __forceinline__ float Rounding(float most) {
+  return isinf(most) ? 0.f : fmaf(most, kLog2E, -Shift(most));
+}
 
-// Of what a thread has seen: the maximum, and the sum of exp(logit - maximum).
+// Of what a thread has seen: the maximum, and the sum of exp(logit - maximum), as rounded.
 struct Normalizer {
   float most = -INFINITY, sum = 0;
 
@@ -67,9 +79,10 @@ struct Normalizer {
       for (int i = 0; i < N; ++i) sum += isnan(logits[i]) ? logits[i] : 0.f;
       return;
     }
-    sum *= Exp(most - above);
+    const float shift = Shift(above);
+    sum *= Exp2(Shift(most) - shift);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum += Exp(logits[i] - above);
+    for (int i = 0; i < N; ++i) sum += Exp2(fmaf(logits[i], kLog2E, -shift));
     most = above;
   }
 };
@@ -80,7 +93,7 @@ __device__ __forceinline__ void AddPacket(const Packet<T, N>& packet, int c, int
                                           Normalizer& to) {
   float v[N];
   Unpack<T, N>(packet, v);
-  if (softcap != 0) {
+  if (!Likely(softcap == 0)) {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] = Capped(v[i], softcap);
   }
@@ -98,7 +111,7 @@ __device__ __forceinline__ Normalizer OverWarp(const Normalizer& mine) {
     const unsigned mask = Planted(Mistake::kNarrowMask) && distance == 8 ? 0xffffu : ~0u;
     all.most = fmaxf(all.most, __shfl_xor_sync(mask, all.most, distance));
   }
-  all.sum = mine.sum == 0 ? 0.f : mine.sum * Exp(mine.most - all.most);
+  all.sum = mine.sum == 0 ? 0.f : mine.sum * Exp2(Shift(mine.most) - Shift(all.most));
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
     all.sum += __shfl_xor_sync(~0u, all.sum, distance);
@@ -106,14 +119,17 @@ __device__ __forceinline__ Normalizer OverWarp(const Normalizer& mine) {
   return all;
 }
 
-// The same on every thread. `partial`, shared, is free for others' use after one more barrier.
+// The same on every thread, the sum without the rounding. `partial`, shared, is free for others'
+// use after one more barrier.
 template <int kOfBlock>
 __device__ __forceinline__ Normalizer OverBlock(const Normalizer& mine, Normalizer* partial) {
   const int lane = threadIdx.x % 32;
   const Normalizer of_warp = OverWarp(mine);
   if (lane == 0) partial[threadIdx.x / 32] = of_warp;
   if (!Planted(Mistake::kNoBarrierBeforeRead)) __syncthreads();
-  return OverWarp(lane < kOfBlock / 32 ? partial[lane] : Normalizer());
+  Normalizer all = OverWarp(lane < kOfBlock / 32 ? partial[lane] : Normalizer());
+  all.sum *= Exp2(-Rounding(all.most));
+  return all;
 }
 
 // --- The gradient.
@@ -125,46 +141,47 @@ struct Scale {
   __device__ float Get() const { return at == nullptr ? value : static_cast<float>(*at); }
 };
 
-// What becomes of a row's logits: their gradient, which is 0 from column `used` on. `target` may be
-// outside: of another part.
+// What becomes of a row's logits, which are 0 from column `used` on: as if none were the target,
+// for which OfTarget is.
 struct Gradient {
-  float softcap, most, each, factor;
-  int used, target;
+  float softcap, shift, each, factor;
+  int used;
 
-  __device__ Gradient(const Normalizer& of, int used, float softcap, int target, float factor)
+  __device__ Gradient(const Normalizer& of, int used, float softcap, float factor)
       : softcap(softcap),
-        most(of.most),
-        each(factor / of.sum),
+        shift(Shift(of.most)),
+        each(factor / of.sum * Exp2(-Rounding(of.most))),
         factor(factor),
-        used(used),
-        target(target) {}
+        used(used) {}
 
   // Of the packet from column c on.
   template <typename T, int N>
   __device__ __forceinline__ void Of(const Packet<T, N>& packet, int c, float (&v)[N]) const {
-    float slope[N];
     Unpack<T, N>(packet, v);
-    if (softcap != 0) {
+    if (Likely(softcap == 0)) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        v[i] = Capped(v[i], softcap);
-        slope[i] = 1.f - v[i] / softcap * (v[i] / softcap);
-      }
-    }
+      for (int i = 0; i < N; ++i) v[i] = Share(v[i]);
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = Exp(v[i] - most) * each;
-    if (c <= target && target < c + N) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) v[i] -= c + i == target ? factor : 0.f;
-    }
-    if (softcap != 0) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) v[i] *= slope[i];
+      for (int i = 0; i < N; ++i) v[i] = Capping(v[i], 0);
     }
     if (c + N > used) {
 #pragma unroll
       for (int i = 0; i < N; ++i) v[i] = c + i < used ? v[i] : 0.f;
     }
+  }
+
+  __device__ float OfTarget(float logit) const {
+    return softcap == 0 ? Share(logit) - factor : Capping(logit, factor);
+  }
+
+ private:
+  __device__ __forceinline__ float Share(float capped) const {
+    return Exp2(fmaf(capped, kLog2E, -shift)) * each;
+  }
+  __device__ __forceinline__ float Capping(float logit, float less) const {
+    const float capped = Capped(logit, softcap);
+    return (Share(capped) - less) * (1.f - capped / softcap * (capped / softcap));
   }
 };
 
