@@ -11,9 +11,10 @@ namespace {
 constexpr float kScale = 0.125f;
 
 // By packets and by elements; less and more than a block has threads, than are on their way at
-// once, and in f32 than a block keeps.
-constexpr LossShape kShapes[] = {{1, 2},    {3, 7},      {4, 24},    {3, 1031},
-                                 {1, 5008}, {3, 56, 20}, {1, 30008}, {1, 2057, 20}};
+// once, and than blocks keep in shared memory, of which a multiprocessor has two or one, and in
+// registers; rows of several blocks.
+constexpr LossShape kShapes[] = {{1, 2},      {3, 7},     {10, 24},      {3, 1031},  {1, 5008},
+                                 {3, 56, 20}, {2, 30008}, {1, 2057, 20}, {2, 60008}, {1, 80008}};
 
 // The last row's is the last column, the second row is ignored.
 std::vector<int32_t> Targets(const LossShape& shape) {
@@ -203,6 +204,27 @@ TYPED_TEST(CrossEntropyTest, LargeLogitsAndMinusInfinityDoNotOverflow) {
     Doubles gradient(shape.vocab, 0);
     gradient[0] = 1;
     gradient[599] = -1;
+    ExpectNumbers(values.ToHost(), gradient);
+  });
+}
+
+// Where logits are rounded by much more than what is added to them.
+TYPED_TEST(CrossEntropyTest, WhatAllLogitsHaveInCommonChangesNoGradient) {
+  using T = TypeParam;
+  const LossShape shape{2, 20008};
+  Floats shifted = testing::Random(shape.rows * shape.vocab, 1);
+  for (float& logit : shifted) logit = 20000 + 4 * logit;
+  const auto logits = testing::As<T>(shifted);
+  const std::vector<int32_t> targets{7, 20007};
+  Doubles rest = testing::WidenOf(logits);
+  for (double& logit : rest) logit -= 20000;
+  const auto gradient = reference::CrossEntropyGradient(shape.vocab, kScale, targets, rest, 0);
+  this->InEachOrder([&] {
+    DeviceArray<T> values(logits, this->stream());
+    DeviceArray<int32_t> wanted(targets, this->stream());
+    DeviceArray<float> losses(shape.rows, this->stream());
+    STRATA_EXPECT_OK(CrossEntropyForwardBackward(this->stream(), shape, kScale, wanted.data(),
+                                                 values.data(), losses.data()));
     ExpectNumbers(values.ToHost(), gradient);
   });
 }

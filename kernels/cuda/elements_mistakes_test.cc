@@ -12,12 +12,14 @@ namespace {
 
 class ElementwiseMistakesTest : public MistakesTest {
  protected:
-  void RunAddInOrder() {
-    auto values = Array<float>(700);
+  void RunAddInOrder(const Floats& values) {
+    DeviceArray<float> from(values, stream_);
     DeviceArray<double> sum(Doubles{0}, stream_);
-    STRATA_EXPECT_OK(AddInOrder(stream_, 700, values.data(), sum.data()));
+    STRATA_EXPECT_OK(AddInOrder(stream_, 700, from.data(), sum.data()));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
   }
+  // One by one, and in any order.
+  const Floats tiled_ = Floats(700, 0.001F), summed_ = Floats(700, 0.25F);
 };
 
 TEST_F(ElementwiseMistakesTest, AddPastTheLastElementIsOutOfBounds) {
@@ -30,16 +32,24 @@ TEST_F(ElementwiseMistakesTest, AddPastTheLastElementIsOutOfBounds) {
 
 TEST_F(ElementwiseMistakesTest, SumInOrderWithoutTheBarrierBeforeATileIsReadIsARace) {
   Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "AddInOrderKernel",
-        [&] { RunAddInOrder(); });
+        [&] { RunAddInOrder(tiled_); });
 }
 
 TEST_F(ElementwiseMistakesTest, SumInOrderWithoutTheBarrierBeforeTheNextTileIsARace) {
   Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "AddInOrderKernel",
-        [&] { RunAddInOrder(); });
+        [&] { RunAddInOrder(tiled_); });
+}
+
+TEST_F(ElementwiseMistakesTest, SumInAnyOrderWithoutTheBarrierBeforeWarpsSumsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "AddInOrderKernel",
+        [&] { RunAddInOrder(summed_); });
 }
 
 TEST_F(ElementwiseMistakesTest, SumInOrderPastTheLastValueIsOutOfBounds) {
-  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AddInOrderKernel", [&] { RunAddInOrder(); });
+  for (const Floats& values : {tiled_, summed_}) {
+    Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AddInOrderKernel",
+          [&] { RunAddInOrder(values); });
+  }
 }
 
 class DecidedCopyMistakesTest : public MistakesTest {};

@@ -74,7 +74,7 @@ absl::Status Run(cudaStream_t stream, const char* what, int64_t count, bool wide
 
 __global__ void __launch_bounds__(kThreads)
     AddInOrderKernel(int64_t count, const float* values, double* sum) {
-  AddTiles<kThreads>(
+  AddInOrder<kThreads>(
       count, [&](int64_t at) { return values[at]; }, sum);
 }
 

@@ -106,19 +106,40 @@ TEST_F(BytesTest, CopyZeroAndFillLeaveTheRestAlone) {
 }
 
 TEST_F(BytesTest, AddInOrderGivesTheSameBitsHoweverItIsCut) {
-  const int64_t count = 700;
-  const Floats values = testing::Random(count, 1);
-  double expected = 0.1;
-  for (const float value : values) expected += value;
+  const Floats random = testing::Random(700, 1);
+  Floats losses = random;  // no addition of which rounds
+  for (float& loss : losses) loss = std::nearbyint((11 + loss) * 0x1p20F) * 0x1p-20F;
+  Floats large = losses, small = losses;
+  large[650] = 0x1p60F;
+  small[650] = 0x1p-60F;
+  const Floats many(20000, 0.25F);
+  for (const Floats& values : {random, losses, large, small, many}) {
+    for (const double before : {0.1, 0.5, 0x1p40}) {
+      const auto count = static_cast<int64_t>(values.size());
+      double expected = before;
+      for (const float value : values) expected += value;
+      InEachOrder([&] {
+        DeviceArray<float> from(values, stream());
+        DeviceArray<double> whole(Doubles{before}, stream()), cut(Doubles{before}, stream());
+        STRATA_EXPECT_OK(AddInOrder(stream(), count, from.data(), whole.data()));
+        STRATA_EXPECT_OK(AddInOrder(stream(), 0, from.data(), cut.data()));
+        STRATA_EXPECT_OK(AddInOrder(stream(), 13, from.data(), cut.data()));
+        STRATA_EXPECT_OK(AddInOrder(stream(), count - 13, from.data() + 13, cut.data()));
+        EXPECT_EQ(whole.ToHost()[0], expected);
+        EXPECT_EQ(cut.ToHost()[0], expected);
+      });
+    }
+  }
+}
+
+TEST_F(BytesTest, AddInOrderOfWhatIsNotANumberIsNotOne) {
+  Floats values(300, 1.F);
+  values[299] = NAN;
   InEachOrder([&] {
     DeviceArray<float> from(values, stream());
-    DeviceArray<double> whole(Doubles{0.1}, stream()), cut(Doubles{0.1}, stream());
-    STRATA_EXPECT_OK(AddInOrder(stream(), count, from.data(), whole.data()));
-    STRATA_EXPECT_OK(AddInOrder(stream(), 0, from.data(), cut.data()));
-    STRATA_EXPECT_OK(AddInOrder(stream(), 13, from.data(), cut.data()));
-    STRATA_EXPECT_OK(AddInOrder(stream(), count - 13, from.data() + 13, cut.data()));
-    EXPECT_EQ(whole.ToHost()[0], expected);
-    EXPECT_EQ(cut.ToHost()[0], expected);
+    DeviceArray<double> sum(Doubles{0}, stream());
+    STRATA_EXPECT_OK(AddInOrder(stream(), 300, from.data(), sum.data()));
+    EXPECT_TRUE(std::isnan(sum.ToHost()[0]));
   });
 }
 

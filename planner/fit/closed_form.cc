@@ -164,11 +164,16 @@ double VocabularyShare(int64_t vocab, const Degrees& degrees) {
   return D(program::ShareOf(vocab, static_cast<int64_t>(degrees.tensor)));
 }
 
+bool Has16BitsOnGpu(const FitRequest& request) {
+  return request.job.train().precision() != TrainSpec::PRECISION_F32 && !request.device.is_cpu;
+}
+
+double BytesOfLogit(const FitRequest& request) { return Has16BitsOnGpu(request) ? 2 : 4; }
+
 // Of logits that exist at once.
 double LogitRows(const FitRequest& request, double tokens, double vocab) {
-  const bool in_16_bits = request.job.train().precision() != TrainSpec::PRECISION_F32;
-  return std::min(tokens, D(model::StreamedRows(static_cast<int64_t>(4 * vocab),
-                                                in_16_bits && !request.device.is_cpu)));
+  const auto row_bytes = static_cast<int64_t>(BytesOfLogit(request) * vocab);
+  return std::min(tokens, D(model::StreamedRows(row_bytes, Has16BitsOnGpu(request))));
 }
 
 // What each layer but the first gets, in 16 or 32 bits, is kept whatever is computed again.
@@ -197,7 +202,7 @@ void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& 
   const double rows = model.kind == Kind::kVision || model.kind == Kind::kPlain
                           ? D(train.micro_batch())
                           : LogitRows(request, tokens, vocab);
-  filling.Add(ByteClass::kLogits, 4 * rows * vocab);
+  filling.Add(ByteClass::kLogits, BytesOfLogit(request) * rows * vocab);
   if (degrees.of(v1::ParallelSpec::SHARD_ZERO3) > 1) {  // this layer's weights, and the next one's
     filling.Add(ByteClass::kParameters,
                 2 * n.matrix * model.block_matrices() / layers / degrees.tensor);
