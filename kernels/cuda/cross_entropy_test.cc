@@ -182,7 +182,8 @@ TYPED_TEST(CrossEntropyTest, ARowOfOneLogitHasNeitherLossNorGradient) {
     STRATA_EXPECT_OK(CrossEntropyForwardBackward(this->stream(), {1, 1}, 1.f, wanted.data(),
                                                  logit.data(), losses.data()));
     EXPECT_EQ(losses.ToHost(), Floats{0});
-    EXPECT_EQ(testing::Back(logit.ToHost()), Floats{0});
+    // Its weight is a quotient of equal numbers by way of a reciprocal, which a device rounds.
+    EXPECT_NEAR(testing::Back(logit.ToHost())[0], 0, 1e-7F);
   });
 }
 

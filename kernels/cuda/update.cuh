@@ -305,16 +305,9 @@ absl::Status LaunchUpdate(const char* what, cudaStream_t stream, const typename 
     return same;
   };
   if constexpr (Rule::kInBlocks) {
-    using enum MasterFormat;
-    if (const EightBitFormats<kRemainder, NumberType::kBF16> of; are(of)) {
-      return launch.template operator()<true>(of);
-    }
-    if (const EightBitFormats<kRemainder, NumberType::kF32> of; are(of)) {
-      return launch.template operator()<true>(of);
-    }
-    if (const EightBitFormats<MasterFormat::kF32, NumberType::kF32> of; are(of)) {
-      return launch.template operator()<true>(of);
-    }
+    if (const Smallest8Formats of; are(of)) return launch.template operator()<true>(of);
+    if (const Split8Formats of; are(of)) return launch.template operator()<true>(of);
+    if (const Mixed8Formats of; are(of)) return launch.template operator()<true>(of);
     if (blocks) return launch.template operator()<true>(formats);
   }
   if (const PlainFormats of; are(of)) return launch.template operator()<false>(of);

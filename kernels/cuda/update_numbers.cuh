@@ -31,11 +31,15 @@ struct FixedFormats {
     return m == 0 ? kFirst : kSecond;
   }
 };
-using PlainFormats = FixedFormats<NumberType::kF32, NumberType::kF32, MasterFormat::kNone>;
-using MixedFormats = FixedFormats<NumberType::kF32, NumberType::kBF16, MasterFormat::kF32>;
-template <MasterFormat kMaster, NumberType kGradient>
+struct PlainFormats : FixedFormats<NumberType::kF32, NumberType::kF32, MasterFormat::kNone> {};
+struct MixedFormats : FixedFormats<NumberType::kF32, NumberType::kBF16, MasterFormat::kF32> {};
+// With moments of eight bits: of the usual masters, of split ones, and with gradients of bf16, too.
+template <NumberType kGradient, MasterFormat kMaster>
 using EightBitFormats = FixedFormats<kGradient, NumberType::kBF16, kMaster, MomentFormat::kSigned8,
                                      MomentFormat::kUnsigned8>;
+struct Mixed8Formats : EightBitFormats<NumberType::kF32, MasterFormat::kF32> {};
+struct Split8Formats : EightBitFormats<NumberType::kF32, MasterFormat::kRemainder> {};
+struct Smallest8Formats : EightBitFormats<NumberType::kBF16, MasterFormat::kRemainder> {};
 
 // NumbersOfUpdate as the device reads it.
 struct MomentArray {

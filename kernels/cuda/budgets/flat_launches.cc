@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/adamw.h"
 #include "kernels/cuda/budgets/ledger.h"
@@ -85,8 +86,6 @@ void AddUpdates(const Ledger& l) {
       Numbers(l, NumberType::kBF16, MasterFormat::kF32, MomentFormat::kF32, MomentFormat::kF32);
   const NumbersOfUpdate half =
       Numbers(l, NumberType::kF16, MasterFormat::kF32, MomentFormat::kF32, MomentFormat::kF32);
-  const NumbersOfUpdate small = Numbers(l, NumberType::kBF16, MasterFormat::kRemainder,
-                                        MomentFormat::kSigned8, MomentFormat::kUnsigned8);
   // Per element: the gradient; weights and moments of f32, or 2 + 2 and 1 byte, read and written.
   constexpr double kPlain = 4 + 2 * (4 + 4 + 4), kSmall = 4 + 2 * (2 + 2 + 1 + 1);
   const struct {
@@ -102,10 +101,27 @@ void AddUpdates(const Ledger& l) {
     l.Add("Sgd", type, {(bytes - 8) * kCount, 5 * kCount},
           Sgd(nullptr, {}, scalars, segments, numbers));
   }
-  l.Add("AdamW, split masters, moments of 8 bits", "bf16", {kSmall * kCount, 40 * kCount},
-        AdamW(nullptr, {}, scalars, segments, small));
-  l.Add("Sgd, split masters, moments of 8 bits", "bf16", {(kSmall - 2) * kCount, 20 * kCount},
-        Sgd(nullptr, {}, scalars, segments, small));
+  // Per element of 8-bit moments: 1 + 1 bytes, read and written.
+  const auto of_8_bits = [&](NumberType type, MasterFormat master) {
+    return Numbers(l, type, master, MomentFormat::kSigned8, MomentFormat::kUnsigned8);
+  };
+  NumbersOfUpdate least = of_8_bits(NumberType::kBF16, MasterFormat::kRemainder);
+  least.gradient_type = NumberType::kBF16;
+  const struct {
+    const char *what, *type;
+    NumbersOfUpdate numbers;
+    double bytes;
+  } all_of_8_bits[] = {
+      {"", "bf16", of_8_bits(NumberType::kBF16, MasterFormat::kF32), 4 + 2 * (2 + 4 + 2) - 2},
+      {"", "f16", of_8_bits(NumberType::kF16, MasterFormat::kF32), 4 + 2 * (2 + 4 + 2) - 2},
+      {", split masters", "bf16", of_8_bits(NumberType::kBF16, MasterFormat::kRemainder), kSmall},
+      {", split masters, gradients of bf16", "bf16", least, kSmall - 2}};
+  for (const auto& [what, type, numbers, bytes] : all_of_8_bits) {
+    l.Add(absl::StrCat("AdamW", what, ", moments of 8 bits"), type, {bytes * kCount, 40 * kCount},
+          AdamW(nullptr, {}, scalars, segments, numbers));
+    l.Add(absl::StrCat("Sgd", what, ", moments of 8 bits"), type,
+          {(bytes - 2) * kCount, 20 * kCount}, Sgd(nullptr, {}, scalars, segments, numbers));
+  }
 }
 
 void AddOthers(const Ledger& l) {
