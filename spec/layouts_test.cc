@@ -82,8 +82,7 @@ TEST(Layouts, ThatAreWellFormedHaveNoProblem) {
         "{pipeline: 3, pipeline_schedule: zero_bubble, stages: [2, 1, 1]}",
         "{context: 4, context_method: ring}", "{context: 2, context_method: all_to_all}",
         "{recompute: {save: [], layers: \"0-1\"}, micro_order: layer_first}",
-        "{recompute: {save: [all]}}",
-        "{pipeline: 2, micro_order: layer_first}"}) {
+        "{recompute: {save: [all]}}", "{pipeline: 2, micro_order: layer_first}"}) {
     EXPECT_EQ(ToldOf({"model.layers=4", std::string("parallel=") + parallel}), "") << parallel;
   }
 }
