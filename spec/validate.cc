@@ -25,6 +25,7 @@ namespace {
 using strata::v1::JobSpec;
 using strata::v1::ModelSpec;
 using strata::v1::ParallelSpec;
+using strata::v1::TrainSpec;
 
 bool IsLabelText(absl::string_view text) {
   const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
