@@ -142,10 +142,10 @@ class Engine::Implementation {
   RunState state_;
   ActionRunner runner_;
   QueueIssuer queues_;
-
   int current_ = -1;                 // program of the run
   int64_t step_ = 0;                 // the run's next
   std::vector<int64_t> steps_done_;  // per program, of all its runs
+  double went_on_since_ = -1;  // when the last step was over, whose rest is of the next one's time
   StepMetrics metrics_;
 
   // Last: their threads use the rest.
@@ -323,7 +323,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
         absl::StrCat("no step of program ", index, " with ", applied, " updates applied"));
   }
   if (state_.failed()) return state_.error();
-  const double begin = state_.Now();
+  const double begin = index == current_ && went_on_since_ >= 0 ? went_on_since_ : state_.Now();
   metrics_ = {};
   RETURN_IF_ERROR(CheckCommunication());
   if (index != current_) RETURN_IF_ERROR(Switch(index));
@@ -331,10 +331,9 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   runner_.BeginStep(step_, steps_done_[index], applied, state_.Now());
   queues_.BeginStep(step_, steps_done_[index] == 0);
   RETURN_IF_ERROR(Checked(IssueStep()));
-  for (const int stream : {kCompute, kHost}) {
-    if (stream == kCompute && bound_[index].goes_on) continue;
-    RETURN_IF_ERROR(Checked(ends_[step_ % 2][stream]->Synchronize()));
-  }
+  const Ends& ends = ends_[step_ % 2];
+  if (!bound_[index].goes_on) RETURN_IF_ERROR(Checked(ends[kCompute]->Synchronize()));
+  RETURN_IF_ERROR(Checked(ends[kHost]->Synchronize()));
   RETURN_IF_ERROR(CheckCommunication());  // before the step counts
   // Of a queue it is not known when it last computed.
   if (lanes_->queue(kCompute) == nullptr) runner_.CountTail(kHost);
@@ -345,6 +344,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   for (int s = 0; s < program::kStreamCount; ++s) metrics_.stalled[s] += runner_.stalled()[s];
   state_.TakeBackground(metrics_);
   metrics_.total = state_.Now() - begin;
+  went_on_since_ = bound_[index].goes_on ? begin + metrics_.total : -1;
   ssd_.EndStep(metrics_.total, metrics_.stalled[kSsdWrite] + metrics_.stalled[kUpdateWrite]);
   return state_.failed() ? state_.error() : absl::OkStatus();
 }
@@ -411,6 +411,7 @@ absl::Status Engine::Implementation::IssueOnLane(int index, device::Stream& stre
 }
 
 absl::Status Engine::Implementation::Drain() {
+  went_on_since_ = -1;
   if (current_ >= 0) {
     for (Ends& ends : ends_) RETURN_IF_ERROR(Checked(AwaitEnds(ends)));
   }

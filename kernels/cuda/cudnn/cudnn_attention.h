@@ -17,9 +17,9 @@ namespace strata::kernels::cuda {
 // run (on Hopper). What has more of them goes in pieces, of sequences or of heads.
 inline constexpr int64_t kCudnnScoreBytes = int64_t{512} << 20;
 // All that its plans may take of the device, those gradients among it; and what they leave free for
-// what a job takes later: graphs, kernels as they are first called.
+// what a job takes later: graphs, kernels as they are first called, NCCL's buffers.
 inline constexpr int64_t kCudnnWorkspaceBytes = int64_t{640} << 20;
-inline constexpr int64_t kLeftFreeBytes = int64_t{256} << 20;
+inline constexpr int64_t kLeftFreeBytes = int64_t{1} << 30;
 
 // Of the device that is current. cuDNN is not linked with: libcudnn.so.9 is opened where the loader
 // finds it. Its workspaces are allocated on the device when plans are made. Errors: NOT_FOUND:
