@@ -160,9 +160,9 @@ TEST(LlamaTest, HeadChunks_AreAsManyRowsAsTheDeviceMultipliesWhileItReadsTheGrad
   spec.vocab = 50304;
   spec.context = 1024;
   for (const auto& [backend, rows] :
-       {std::pair{ops::BackendKind::kCpu, 256}, std::pair{ops::BackendKind::kCuda, 2048}}) {
+       {std::pair{ops::BackendKind::kCpu, 256}, std::pair{ops::BackendKind::kCuda, 4096}}) {
     EmitOptions options = SmallOptions();
-    options.micro_batch = 4;
+    options.micro_batch = 8;
     options.sequence = 1024;
     options.backend = backend;
     options.type = program::DType::kBF16;
@@ -173,7 +173,7 @@ TEST(LlamaTest, HeadChunks_AreAsManyRowsAsTheDeviceMultipliesWhileItReadsTheGrad
       EXPECT_EQ(op.ints[0], rows);
       sum += op.ints[0];
     }
-    EXPECT_EQ(sum, 4096);
+    EXPECT_EQ(sum, 8192);
   }
 }
 

@@ -1,6 +1,7 @@
 """Peers that say what is not theirs to say, to a real controller beside a real agent whose job trains: who takes another
 node's name, who commits, steps and logs for ranks that it has not, who speaks of what this release does not know."""
 
+import contextlib
 import json
 import os
 import queue
@@ -52,8 +53,14 @@ class Peer:
                 return message[kind]
 
     def _write(self, line: str):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        """Whom the controller turns away at the door may be gone before: what it heard says so."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
 
 
 class ForgeryTest(secure_cluster.SecureCluster):
@@ -78,8 +85,9 @@ class ForgeryTest(secure_cluster.SecureCluster):
         process = subprocess.Popen([self.folder / "bin/raw-session", self.address, self.folder / "ca/root.pem", *certificate],
                                    env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.children.append(process)
-        self.addCleanup(process.stdin.close)
-        return Peer(process)
+        peer = Peer(process)
+        self.addCleanup(peer.close)
+        return peer
 
     def stranger(self) -> Peer:
         """n1, a node of the cluster like any other, with no rank of the job."""
