@@ -116,27 +116,28 @@ double ProfileCostModel::CommunicationSeconds(const std::string& name, double by
 }
 
 double ProfileCostModel::CollectiveSeconds(const program::Communication& communication,
-                                           int group_size) const {
-  if (group_size < 2) return 0;
+                                           program::GroupSpan group) const {
+  if (group.ranks < 2) return 0;
   const std::string name = Name(communication.op);
-  const double bytes = static_cast<double>(communication.bytes), others = group_size - 1;
+  const double bytes = static_cast<double>(communication.bytes), others = group.ranks - 1;
   switch (communication.op) {
     case CollectiveOp::kAllGather:
     case CollectiveOp::kReduceScatter:
     case CollectiveOp::kAllToAll:
       return others * CommunicationSeconds(name, bytes);
     case CollectiveOp::kAllReduce:
-      return CommunicationSeconds(name, 2 * others / group_size * bytes);
+      return CommunicationSeconds(name, 2 * others / group.ranks * bytes);
     case CollectiveOp::kBroadcast:
     case CollectiveOp::kBarrier:
-      return Turns(group_size) * CommunicationSeconds(name, bytes);
+      return Turns(group.ranks) * CommunicationSeconds(name, bytes);
     case CollectiveOp::kRotate:
       return CommunicationSeconds(name, bytes);
   }
   return 0;
 }
 
-double ProfileCostModel::MessageSeconds(const program::Communication& communication) const {
+double ProfileCostModel::MessageSeconds(const program::Communication& communication,
+                                        program::GroupSpan) const {
   return CommunicationSeconds("send", static_cast<double>(communication.bytes));
 }
 

@@ -39,8 +39,9 @@ class ProfileCostModel final : public program::CostModel {
   // Measured between two ranks: a member of n exchanges with n - 1 what one of two exchanges with
   // one, and what passes from member to member takes its turns.
   double CollectiveSeconds(const program::Communication& communication,
-                           int group_size) const override;
-  double MessageSeconds(const program::Communication& communication) const override;
+                           program::GroupSpan group) const override;
+  double MessageSeconds(const program::Communication& communication,
+                        program::GroupSpan group) const override;
   // With SSD at the disks' rates, without as a copy in memory.
   double TransferSeconds(program::Tier from, program::Tier to, int64_t bytes) const override;
   double BothWays(program::Tier from, program::Tier to) const override;

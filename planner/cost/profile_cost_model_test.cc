@@ -85,7 +85,7 @@ v1::RankProfile Links() {
 TEST(ProfileCostModelTest, CommunicationIsThatOfTwoRanks_AndGrowsWithTheGroup) {
   const ProfileCostModel costs(Links());
   const auto seconds = [&](CollectiveOp op, int64_t bytes, int ranks) {
-    return costs.CollectiveSeconds({.op = op, .bytes = bytes}, ranks);
+    return costs.CollectiveSeconds({.op = op, .bytes = bytes}, {.ranks = ranks});
   };
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllGather, 2000, 2), 3);
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllGather, 2000, 4), 9);
@@ -93,7 +93,7 @@ TEST(ProfileCostModelTest, CommunicationIsThatOfTwoRanks_AndGrowsWithTheGroup) {
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllReduce, 2000, 4), 4);  // as 3000 bytes of two
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kBroadcast, 2000, 5), 9);  // in three turns
   EXPECT_DOUBLE_EQ(seconds(CollectiveOp::kAllGather, 2000, 1), 0);
-  EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 2000}), 3);
+  EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 2000}, {}), 3);
 }
 
 TEST(ProfileCostModelTest, InterferenceLiesBetweenThoseOfTheNearestSizes) {

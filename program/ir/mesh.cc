@@ -21,6 +21,15 @@ int Mesh::RankAt(const std::array<int, kAxisCount>& coordinates) const {
   return rank;
 }
 
+GroupSpan Mesh::SpanOf(Group group) const {
+  GroupSpan span{.ranks = sizes.of(group)};
+  for (const Axis axis : order) {
+    if ((group.axes & Bit(axis)) != 0 && sizes.of(axis) > 1) break;
+    span.stride *= sizes.of(axis);
+  }
+  return span;
+}
+
 std::vector<int> Mesh::Members(Group group, int rank) const {
   std::array<int, kAxisCount> own{};
   for (int a = 0; a < kAxisCount; ++a) own[a] = coordinate(static_cast<Axis>(a), rank);

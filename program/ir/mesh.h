@@ -9,6 +9,12 @@
 
 namespace strata::program {
 
+// The members of a group: how many, and how far apart in ranks neighbours are.
+struct GroupSpan {
+  int ranks = 1;
+  int stride = 1;
+};
+
 // Ranks are numbered through the mesh's axes in `order`, fastest first, as the placement says
 // (RankLayout.order). Groups follow coordinates, never numbers.
 struct Mesh {
@@ -28,6 +34,8 @@ struct Mesh {
   // The rank with these coordinates.
   int RankAt(const std::array<int, kAxisCount>& coordinates) const;
 
+  // Along the fastest of the group's axes, where it has several.
+  GroupSpan SpanOf(Group group) const;
   // Members of the rank's group in the order of their coordinates, axes from slowest to fastest as
   // Axis lists them. Empty: the rank is no member (kEmbedding in the middle of a pipeline).
   std::vector<int> Members(Group group, int rank) const;

@@ -95,6 +95,24 @@ TEST(MeshTest, StagesBetweenShardsAndReplicas_GroupsFollowCoordinates) {
   EXPECT_THAT(mesh.Members(Group::kData, rank), ElementsAre(0, 1, 4, 5));
 }
 
+TEST(MeshTest, NeighboursOfAGroupAreAsFarApartAsItsFastestAxisSays) {
+  const Mesh mesh{.sizes = {.data = 8, .tensor = 2, .context = 3, .pipeline = 5, .shard = 4}};
+  const auto span = [&](Group group) {
+    const GroupSpan found = mesh.SpanOf(group);
+    return std::pair(found.ranks, found.stride);
+  };
+  EXPECT_EQ(span(Group::kTensor), std::pair(2, 1));
+  EXPECT_EQ(span(Group::kContext), std::pair(3, 2));
+  EXPECT_EQ(span(Group::kPipeline), std::pair(5, 6));
+  EXPECT_EQ(span(Group::kShard), std::pair(4, 30));
+  EXPECT_EQ(span(Group::kData), std::pair(8, 30));
+  EXPECT_EQ(span(Group::kReplica), std::pair(2, 120));
+  for (const Group group : {Group::kTensor, Group::kContext, Group::kPipeline, Group::kShard}) {
+    const std::vector<int> members = mesh.Members(group, 0);
+    EXPECT_EQ(members[1] - members[0], span(group).second);
+  }
+}
+
 TEST(MeshTest, EmbeddingOfOneStageIsThatStage) {
   const Mesh mesh{.sizes = {.data = 2}};
   EXPECT_THAT(mesh.Members(Group::kEmbedding, 1), ElementsAre(1));

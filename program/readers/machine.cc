@@ -16,11 +16,39 @@ namespace {
 // The mesh of one rank per stage.
 Mesh OnePerStage(const Mesh& mesh) { return {.sizes = {.pipeline = mesh.sizes.pipeline}}; }
 
+// Members of groups, kept once they are known: every message and collective asks for them.
+class GroupMembers {
+ public:
+  explicit GroupMembers(const Mesh& mesh) : mesh_(mesh) {}
+
+  const std::vector<int>& Of(Group group, int rank) const {
+    const auto [found, first] = known_.try_emplace({group, rank});
+    if (first) found->second = mesh_.Members(group, rank);
+    return found->second;
+  }
+  // -1: the rank is no member.
+  int IndexOf(Group group, int rank) const {
+    const std::vector<int>& members = Of(group, rank);
+    const auto found = std::find(members.begin(), members.end(), rank);
+    return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+  }
+  // Whom a rank sends to or receives from.
+  int Peer(int rank, const Communication& c) const {
+    const std::vector<int>& members = Of(c.group, rank);
+    const int size = static_cast<int>(members.size());
+    return members[((IndexOf(c.group, rank) + c.peer_offset) % size + size) % size];
+  }
+
+ private:
+  const Mesh& mesh_;
+  mutable std::map<std::pair<Group, int>, std::vector<int>> known_;
+};
+
 class Machine {
  public:
   // `all`: the mesh that messages speak of; `walked`: it, or one rank per stage of it.
   Machine(const Mesh& all, const Mesh& walked, int steps, const ActionCost& cost)
-      : all_(all), mesh_(walked), steps_(steps), cost_(cost) {}
+      : all_(all), mesh_(walked), all_members_(all), members_(walked), steps_(steps), cost_(cost) {}
 
   void Load(std::vector<const Program*> programs, std::vector<ExpandedProgram> expanded) {
     programs_ = std::move(programs);
@@ -30,6 +58,7 @@ class Machine {
       const std::vector<Action>& list = result_.stages[mesh_.stage(r)].actions;
       result_.spans.emplace_back(list.size() * steps_);
       State& state = states_[r];
+      state.stage = mesh_.stage(r);
       state.done.assign(list.size() * steps_, false);
       for (size_t a = 0; a < list.size(); ++a)
         state.queues[static_cast<int>(list[a].stream)].push_back(static_cast<int>(a));
@@ -63,6 +92,7 @@ class Machine {
 
  private:
   struct State {
+    int stage = 0;
     std::array<std::vector<int>, kStreamCount> queues;  // actions of one step
     std::array<size_t, kStreamCount> heads{};           // over all steps
     std::array<double, kStreamCount> free_at{};
@@ -71,8 +101,8 @@ class Machine {
         sequences;  // collectives completed per group and stream
   };
 
-  const Program& program(int rank) const { return *programs_[mesh_.stage(rank)]; }
-  const ExpandedProgram& expanded(int rank) const { return result_.stages[mesh_.stage(rank)]; }
+  const Program& program(int rank) const { return *programs_[states_[rank].stage]; }
+  const ExpandedProgram& expanded(int rank) const { return result_.stages[states_[rank].stage]; }
   int actions(int rank) const { return static_cast<int>(expanded(rank).actions.size()); }
   const Action& action(int rank, int node) const {
     return expanded(rank).actions[node % actions(rank)];
@@ -154,7 +184,7 @@ class Machine {
     const Action& own = action(rank, node);
     const Communication& mine = own.communication;
     RETURN_IF_ERROR(CheckMember(rank, node));
-    const std::vector<int> members = mesh_.Members(mine.group, rank);
+    const std::vector<int>& members = members_.Of(mine.group, rank);
     std::vector<int> nodes;
     double begin = 0;
     for (const int member : members) {
@@ -186,7 +216,7 @@ class Machine {
 
   absl::Status CheckMember(int rank, int node) const {
     const Group group = action(rank, node).communication.group;
-    if (mesh_.IndexIn(group, rank) >= 0) return absl::OkStatus();
+    if (members_.IndexOf(group, rank) >= 0) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(At(rank, node), " communicates in group ",
                                                       Name(group), " {", MembersText(group, rank),
                                                       "}, of which it is no member"));
@@ -195,17 +225,11 @@ class Machine {
   // The walked rank that stands for one of the whole mesh.
   int Stands(int real) const { return all_.ranks() == mesh_.ranks() ? real : all_.stage(real); }
 
-  static int Peer(const Mesh& mesh, int rank, const Communication& c) {
-    const std::vector<int> members = mesh.Members(c.group, rank);
-    const int size = static_cast<int>(members.size());
-    return members[((mesh.IndexIn(c.group, rank) + c.peer_offset) % size + size) % size];
-  }
-
   // A send and its receive meet when each is at the head of its stream.
   absl::StatusOr<bool> TryMessage(int rank, int node) {
     const Action& own = action(rank, node);
     RETURN_IF_ERROR(CheckMember(rank, node));
-    const int real_peer = Peer(all_, real_[rank], own.communication);
+    const int real_peer = all_members_.Peer(real_[rank], own.communication);
     const int peer = Stands(real_peer);
     const Mechanism wanted =
         own.mechanism == Mechanism::kSend ? Mechanism::kReceive : Mechanism::kSend;
@@ -213,8 +237,8 @@ class Machine {
       const int head = Head(peer, s);
       if (head < 0) continue;
       const Action& other = action(peer, head);
-      if (other.mechanism != wanted || Peer(all_, real_peer, other.communication) != real_[rank])
-        continue;
+      if (other.mechanism != wanted) continue;
+      if (all_members_.Peer(real_peer, other.communication) != real_[rank]) continue;
       if (other.communication.channel != own.communication.channel) continue;
       const double theirs = ReadyAt(peer, head);
       if (theirs < 0) return false;
@@ -249,7 +273,7 @@ class Machine {
                                MembersText(c.group, r), "}")
                 : absl::StrCat("to ", Name(what.mechanism),
                                what.mechanism == Mechanism::kSend ? " to rank " : " from rank ",
-                               Peer(all_, real_[r], c), " on channel ", c.channel);
+                               all_members_.Peer(real_[r], c), " on channel ", c.channel);
         stuck.push_back(absl::StrCat(At(r, node), " waits ", whom));
       }
     }
@@ -274,11 +298,12 @@ class Machine {
   }
 
   std::string MembersText(Group group, int rank) const {
-    return absl::StrJoin(all_.Members(group, real_[rank]), ", ");
+    return absl::StrJoin(all_members_.Of(group, real_[rank]), ", ");
   }
 
   const Mesh& all_;
   const Mesh& mesh_;
+  const GroupMembers all_members_, members_;
   const int steps_;
   const ActionCost& cost_;
   MachineResult result_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,7 @@ constexpr int kSteps = 4;  // the first fills what overlaps the boundary; the la
 // Of walks with what streams add to each other. What they add shrinks by the loss itself from each
 // to the next, so that after these less than 1 % of it is missing where half is lost.
 constexpr int kRounds = 7;
+constexpr double kSettled = 1e-4;  // of all that is busy: less changed from one walk to the next
 
 double Traffic(const Op& op) {
   if (const auto cost = ops::EntryOf(op.kind).cost(op); cost.ok()) return cost->bytes;
@@ -27,17 +30,20 @@ double Traffic(const Op& op) {
   return static_cast<double>(bytes);
 }
 
-double ActionSeconds(const CostModel& costs, const ProgramSet& set, const Program& program,
-                     const Action& action) {
+double ActionSeconds(const CostModel& costs, const Mesh& mesh, const ProgramSet& set,
+                     const Program& program, const Action& action) {
+  const GroupSpan group = mesh.SpanOf(action.communication.group);
   switch (action.mechanism) {
-    case Mechanism::kCall:
-      return costs.OpSeconds(*action.op);
+    case Mechanism::kCall: {
+      const bool on_host = !action.operands.empty() && action.operands[0].slot >= 0 &&
+                           set.slot(program, action.operands[0].slot).tier == Tier::kHost;
+      return on_host ? costs.HostOpSeconds(*action.op) : costs.OpSeconds(*action.op);
+    }
     case Mechanism::kCollective:
-      return costs.CollectiveSeconds(action.communication,
-                                     set.groups.of(action.communication.group));
+      return costs.CollectiveSeconds(action.communication, group);
     case Mechanism::kSend:
     case Mechanism::kReceive:
-      return costs.MessageSeconds(action.communication);
+      return costs.MessageSeconds(action.communication, group);
     case Mechanism::kTransfer: {
       const Operand& from = action.operands[0];
       return costs.TransferSeconds(set.slot(program, from.slot).tier,
@@ -67,6 +73,15 @@ double EndOfStep(const RankTimes& times, int step) {
       end = std::max(end, times.spans[step * actions + a].end);
   }
   return end;
+}
+
+// Of all actions together.
+double BusySeconds(const MachineResult& walked) {
+  double busy = 0;
+  for (const std::vector<Span>& spans : walked.spans) {
+    for (const Span& span : spans) busy += span.end - span.begin;
+  }
+  return busy;
 }
 
 int PurposeOf(const RankTimes& times, const Action& action) {
@@ -115,14 +130,14 @@ RankTimeline Summarise(const RankTimes& times) {
 class Pricing {
  public:
   Pricing(const std::vector<const ProgramSet*>& stages, const std::string& name,
-          const std::vector<ExpandedProgram>& expanded, const CostModel& costs)
+          const std::vector<ExpandedProgram>& expanded, const Mesh& mesh, const CostModel& costs)
       : update_stretch_(costs.UpdateStretch()) {
     for (size_t s = 0; s < stages.size(); ++s) {
       const Program& program = *stages[s]->find(name);
       std::vector<double>& alone = alone_.emplace_back();
       std::vector<Interference>& beside = beside_.emplace_back();
       for (const Action& action : expanded[s].actions) {
-        alone.push_back(ActionSeconds(costs, *stages[s], program, action));
+        alone.push_back(ActionSeconds(costs, mesh, *stages[s], program, action));
         beside.push_back(BesideOthers(costs, *stages[s], program, action));
         disturbs_ |= beside.back().any() ||
                      (update_stretch_ > 1 && action.stream == Stream::kUpdate) ||
@@ -160,10 +175,11 @@ double RateCostModel::OpSeconds(const Op& op) const {
   return std::max(op.flops / rates_.flops_per_second, Traffic(op) / rates_.memory_bytes_per_second);
 }
 
-double RateCostModel::CollectiveSeconds(const Communication& communication, int group_size) const {
-  if (group_size < 2) return 0;
-  const double bytes = static_cast<double>(communication.bytes), others = group_size - 1;
-  const double turns = std::bit_width(static_cast<unsigned>(group_size - 1));  // of a binomial tree
+double RateCostModel::CollectiveSeconds(const Communication& communication, GroupSpan group) const {
+  if (group.ranks < 2) return 0;
+  const double bytes = static_cast<double>(communication.bytes), others = group.ranks - 1;
+  const double turns =
+      std::bit_width(static_cast<unsigned>(group.ranks - 1));  // of a binomial tree
   double moved = 0, latencies = 1;
   switch (communication.op) {
     case CollectiveOp::kAllGather:
@@ -172,7 +188,7 @@ double RateCostModel::CollectiveSeconds(const Communication& communication, int 
       moved = others * bytes;
       break;
     case CollectiveOp::kAllReduce:
-      moved = 2 * others / group_size * bytes;
+      moved = 2 * others / group.ranks * bytes;
       latencies = 2;
       break;
     case CollectiveOp::kBroadcast:
@@ -189,7 +205,7 @@ double RateCostModel::CollectiveSeconds(const Communication& communication, int 
   return latencies * rates_.link_latency_seconds + moved / rates_.link_bytes_per_second;
 }
 
-double RateCostModel::MessageSeconds(const Communication& communication) const {
+double RateCostModel::MessageSeconds(const Communication& communication, GroupSpan) const {
   return rates_.link_latency_seconds +
          static_cast<double>(communication.bytes) / rates_.link_bytes_per_second;
 }
@@ -210,20 +226,28 @@ absl::StatusOr<Timeline> PredictTimeline(const std::vector<const ProgramSet*>& s
     }
     expanded.push_back(Expand(*stage, *found));
   }
-  Pricing pricing(stages, program, expanded, costs);
+  Pricing pricing(stages, program, expanded, mesh, costs);
   const ActionCost cost = [&](const WalkedAction& what) { return pricing.Of(what); };
   Timeline timeline;
   ASSIGN_OR_RETURN(timeline.walked,
                    WalkExpanded(stages, program, std::move(expanded), mesh, kSteps, cost));
-  for (int round = 0; pricing.disturbs() && round < kRounds; ++round) {
+  double before = BusySeconds(timeline.walked), changed = 1;
+  for (int round = 0; pricing.disturbs() && round < kRounds && changed > kSettled; ++round) {
     pricing.Disturb(timeline.walked);
     ASSIGN_OR_RETURN(
         timeline.walked,
         WalkExpanded(stages, program, std::move(timeline.walked.stages), mesh, kSteps, cost));
+    const double now = BusySeconds(timeline.walked);
+    changed = std::abs(now - before) / std::max(now, 1e-30);
+    before = now;
   }
+  // Ranks of a stage share their times.
+  std::map<const Span*, RankTimeline> summaries;
   for (const RankTimes& times : timeline.walked.ranks) {
-    timeline.ranks.push_back(Summarise(times));
-    timeline.step_seconds = std::max(timeline.step_seconds, timeline.ranks.back().step_seconds);
+    const auto [found, first] = summaries.try_emplace(times.spans.data());
+    if (first) found->second = Summarise(times);
+    timeline.ranks.push_back(found->second);
+    timeline.step_seconds = std::max(timeline.step_seconds, found->second.step_seconds);
   }
   return timeline;
 }

@@ -17,8 +17,10 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual double OpSeconds(const Op& op) const = 0;
-  virtual double CollectiveSeconds(const Communication& communication, int group_size) const = 0;
-  virtual double MessageSeconds(const Communication& communication) const = 0;
+  // Of an op whose operands live on the host: the host computes it.
+  virtual double HostOpSeconds(const Op& op) const { return OpSeconds(op); }
+  virtual double CollectiveSeconds(const Communication& communication, GroupSpan group) const = 0;
+  virtual double MessageSeconds(const Communication& communication, GroupSpan group) const = 0;
   virtual double TransferSeconds(Tier from, Tier to, int64_t bytes) const = 0;
   // What communication and the same rank's compute cost each other; the above are without it.
   // Nothing, where communication has processors of its own.
@@ -50,8 +52,8 @@ class RateCostModel final : public CostModel {
   double OpSeconds(const Op& op) const override;
   // Rings: all-gather and reduce-scatter (n-1) parts, all-reduce 2(n-1)/n of the whole, broadcast
   // the whole.
-  double CollectiveSeconds(const Communication& communication, int group_size) const override;
-  double MessageSeconds(const Communication& communication) const override;
+  double CollectiveSeconds(const Communication& communication, GroupSpan group) const override;
+  double MessageSeconds(const Communication& communication, GroupSpan group) const override;
   double TransferSeconds(Tier from, Tier to, int64_t bytes) const override;
 
  private:

@@ -12,10 +12,10 @@ namespace {
 class PlainCosts final : public CostModel {
  public:
   double OpSeconds(const Op& op) const override { return op.flops; }
-  double CollectiveSeconds(const Communication& communication, int group_size) const override {
-    return static_cast<double>(communication.bytes) * group_size;
+  double CollectiveSeconds(const Communication& communication, GroupSpan group) const override {
+    return static_cast<double>(communication.bytes) * group.ranks;
   }
-  double MessageSeconds(const Communication& communication) const override {
+  double MessageSeconds(const Communication& communication, GroupSpan) const override {
     return static_cast<double>(communication.bytes);
   }
   double TransferSeconds(Tier from, Tier to, int64_t bytes) const override {
@@ -77,6 +77,32 @@ TEST(TimelineTest, WaitForTheTransferIsExposed) {
   EXPECT_DOUBLE_EQ(spans[5].end, 8);
 }
 
+// A host whose ops take three times as long.
+class SlowHostCosts final : public CostModel {
+ public:
+  double OpSeconds(const Op& op) const override { return op.flops; }
+  double HostOpSeconds(const Op& op) const override { return 3 * op.flops; }
+  double CollectiveSeconds(const Communication&, GroupSpan) const override { return 0; }
+  double MessageSeconds(const Communication&, GroupSpan) const override { return 0; }
+  double TransferSeconds(Tier, Tier, int64_t) const override { return 0; }
+};
+
+TEST(TimelineTest, OpWhoseOperandsLiveOnTheHost_TakesTheHostsTime) {
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+    ProgramSet set;
+    Instruction update{.purpose = Purpose::kUpdate};
+    set.templates.push_back({.formals = {{.name = "state", .bytes = 8}},
+                             .ops = {{.operands = {{.slot = 0, .bytes = 8}}, .flops = 2}}});
+    update.operands = {{.slot = 0, .bytes = 8}};
+    update.template_index = 0;
+    set.slots = {{.name = "state", .tier = tier, .bytes = 8}};
+    set.programs.push_back({.name = "train", .instructions = {update}});
+    const auto timeline = PredictTimeline({&set}, "train", {}, SlowHostCosts());
+    ASSERT_TRUE(timeline.ok()) << timeline.status();
+    EXPECT_DOUBLE_EQ(timeline->step_seconds, tier == Tier::kHost ? 6 : 2);
+  }
+}
+
 TEST(TimelineTest, TransferThatNothingWaitsForIsHidden) {
   const ProgramSet set = ThreeInstructions(false);
   const RankTimeline rank = Predict(set).ranks[0];
@@ -131,10 +157,10 @@ class SharedProcessors final : public CostModel {
  public:
   explicit SharedProcessors(const Interference& beside) : beside_(beside) {}
   double OpSeconds(const Op& op) const override { return op.flops; }
-  double CollectiveSeconds(const Communication& communication, int) const override {
+  double CollectiveSeconds(const Communication& communication, GroupSpan) const override {
     return static_cast<double>(communication.bytes);
   }
-  double MessageSeconds(const Communication&) const override { return 0; }
+  double MessageSeconds(const Communication&, GroupSpan) const override { return 0; }
   double TransferSeconds(Tier, Tier, int64_t bytes) const override {
     return static_cast<double>(bytes);
   }
@@ -233,7 +259,7 @@ TEST(RateCostModelTest, SecondsFollowTheRates) {
   op.flops = 1000;
   EXPECT_DOUBLE_EQ(costs.OpSeconds(op), 10);
   const auto collective = [&](CollectiveOp kind, int ranks) {
-    return costs.CollectiveSeconds({.op = kind, .bytes = 40}, ranks);
+    return costs.CollectiveSeconds({.op = kind, .bytes = 40}, {.ranks = ranks});
   };
   EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllGather, 4), 0.5 + 3 * 2);
   EXPECT_DOUBLE_EQ(collective(CollectiveOp::kReduceScatter, 4), 0.5 + 3 * 2);
@@ -241,7 +267,7 @@ TEST(RateCostModelTest, SecondsFollowTheRates) {
   EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBroadcast, 4), 2 * (0.5 + 2));
   EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBarrier, 4), 2 * 0.5);
   EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllReduce, 1), 0);
-  EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 40}), 2.5);
+  EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 40}, {}), 2.5);
   EXPECT_DOUBLE_EQ(costs.TransferSeconds(Tier::kSsd, Tier::kHost, 40), 10);
 }
 

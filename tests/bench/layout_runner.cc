@@ -177,9 +177,9 @@ class RankRun {
     for (const program::Action& action : expanded.actions) {
       const program::Communication& what = action.communication;
       if (action.mechanism == program::Mechanism::kCollective) {
-        result.communication += costs.CollectiveSeconds(what, own.groups.of(what.group));
+        result.communication += costs.CollectiveSeconds(what, {.ranks = own.groups.of(what.group)});
       } else if (action.mechanism == program::Mechanism::kSend) {
-        result.communication += costs.MessageSeconds(what);
+        result.communication += costs.MessageSeconds(what, {});
       }
     }
     return absl::OkStatus();
