@@ -165,6 +165,17 @@ absl::StatusOr<std::vector<std::vector<Setting>>> Variations(const Arguments& ar
   return all;
 }
 
+// Whose steps are predicted: a name of the catalog's software.
+absl::StatusOr<std::string> FrameworkOf(const Arguments& arguments) {
+  const std::string named = arguments.Text("--framework", planner::kOwnFramework);
+  std::string known;
+  for (const auto& software : planner::Catalog::Shipped().profiles().software()) {
+    if (software.name() == named) return named;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", software.name());
+  }
+  return FlagError("--framework", absl::StrCat(named, ": one of ", known));
+}
+
 // A link's rate as a described cluster has it, with what is varied.
 absl::Status SetLink(absl::string_view key, double value, topology::Description& description) {
   const std::vector<std::string> parts = absl::StrSplit(key, '.');
@@ -267,6 +278,7 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
     machine.network.node_devices = std::min(machine.network.node_devices, domain);
   }
   loaded.gpu = machine.gpu.name;
+  loaded.software = found->software;
   loaded.calibration = found->calibration;
   if (loaded.price_per_device_hour == 0) loaded.price_per_device_hour = machine.gpu.price_per_hour;
   question.request.devices = devices;
@@ -298,6 +310,7 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   basis.request.most = static_cast<int>(arguments.Count("--top").value_or(5));
   basis.request.tiers = !arguments.Has("--no-offload");
   basis.machine.precision = basis.request.precision;
+  ASSIGN_OR_RETURN(basis.machine.framework, FrameworkOf(arguments));
   basis.devices = arguments.Count("--devices").value_or(0);
   if (arguments.Has("--topology")) {
     ASSIGN_OR_RETURN(const topology::Cluster cluster,
@@ -353,22 +366,25 @@ std::vector<Flag> PlanFlags() {
   Flag tokens = {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12"};
   tokens.least = 1;
   tokens.most = kMostRunTokens;
-  return {model,
-          batch,
-          devices,
-          {"--device", Kind::kText, "KIND", "h100 (the default), a100-80, b200, …"},
-          {"--topology", Kind::kText, "FILE", "the cluster, as strata topology --from reads it"},
-          sequence,
-          {"--precision", Kind::kText, "TYPE",
-           "of products: bf16 (default), f16, f32, fp8, mxfp8, nvfp4"},
-          pin,
-          vary,
-          top,
-          {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
-          price,
-          tokens,
-          {"--profile", Kind::kText, "F", "of this machine, for a job file (strata calibrate)"},
-          set};
+  return {
+      model,
+      batch,
+      devices,
+      {"--device", Kind::kText, "KIND", "h100 (the default), a100-80, b200, …"},
+      {"--topology", Kind::kText, "FILE", "the cluster, as strata topology --from reads it"},
+      sequence,
+      {"--precision", Kind::kText, "TYPE",
+       "of products: bf16 (default), f16, f32, fp8, mxfp8, nvfp4"},
+      pin,
+      vary,
+      top,
+      {"--framework", Kind::kText, "NAME", "whose steps: strata (default), nemo, torchtitan, …"},
+      {"--replay", Kind::kSwitch, "", "walk the plans' programs too, however long it takes"},
+      {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
+      price,
+      tokens,
+      {"--profile", Kind::kText, "F", "of this machine, for a job file (strata calibrate)"},
+      set};
 }
 
 }  // namespace strata::client

@@ -25,6 +25,7 @@ struct PlanQuestion {
 struct LoadedPlan {
   std::string model, gpu, network;
   model::ModelSpec sizes;
+  std::string software;              // whose steps are predicted
   std::string calibration;           // what the times were calibrated with
   std::string notice;                // what the user should know; empty: nothing
   double price_per_device_hour = 0;  // 0: not known

@@ -9,6 +9,8 @@
 #include "client/job_loading.h"
 #include "client/plan_request.h"
 #include "client/views/plan_view.h"
+#include "planner/performance/catalog.h"
+#include "planner/search/replay.h"
 #include "planner/search/search.h"
 
 namespace strata::client {
@@ -40,8 +42,8 @@ bool FlagsGoTogether(const Arguments& arguments, Terminal& terminal) {
     return false;
   }
   const std::vector<const char*> of_model = {
-      "--global-batch", "--device",    "--topology", "--seq",    "--pin",
-      "--vary",         "--precision", "--price",    "--tokens", "--no-offload"};
+      "--global-batch", "--device", "--topology", "--seq",        "--pin",       "--vary",
+      "--precision",    "--price",  "--tokens",   "--no-offload", "--framework", "--replay"};
   const std::vector<const char*> of_file = {"--set", "--profile"};
   bool good = true;
   for (const char* flag : of_job ? of_model : of_file) {
@@ -52,6 +54,27 @@ bool FlagsGoTogether(const Arguments& arguments, Terminal& terminal) {
                                              : ": goes with a job file, not with --model"));
   }
   return good;
+}
+
+// Unasked, so many passes of all plans together: a moment.
+constexpr int64_t kQuickPasses = 512;
+
+// Of the plans that are shown, where the question is one and the steps are Strata's own; unasked,
+// where it takes a moment.
+Replays ReplaysOf(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
+                  bool asked) {
+  Replays replays;
+  if (plan.questions.size() > 1 || plan.software != planner::kOwnFramework) return replays;
+  const planner::SearchRequest& request = plan.questions.front().request;
+  int64_t passes = 0;
+  for (const planner::RankedPlan& ranked : results.front().plans) {
+    passes += planner::PassesOf(request.shape, ranked.layout);
+  }
+  if (!asked && passes > kQuickPasses) return replays;
+  for (const planner::RankedPlan& ranked : results.front().plans) {
+    replays.push_back(planner::ReplayPlan(request.machine, plan.sizes, request.shape, ranked));
+  }
+  return replays;
 }
 
 int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
@@ -75,9 +98,10 @@ int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
     fits |= !found->plans.empty();
     results.push_back(*std::move(found));
   }
+  const Replays replays = ReplaysOf(*plan, results, arguments.Has("--replay"));
   const std::string output = arguments.Text("--output", "table");
-  terminal.Out(output == "table" ? PlanText(*plan, results, terminal.options().unicode)
-                                 : ToText(ToJson(*plan, results), output));
+  terminal.Out(output == "table" ? PlanText(*plan, results, replays, terminal.options().unicode)
+                                 : ToText(ToJson(*plan, results, replays), output));
   return fits ? kExitDone : kExitInfeasible;
 }
 

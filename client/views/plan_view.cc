@@ -74,8 +74,20 @@ std::string WhyOf(const SearchRequest& request, const SearchResult& result, size
                     : planner::WhySlower(result.plans.front(), result.plans[index]);
 }
 
+void AddReplay(const absl::StatusOr<planner::Replay>* replay, Json& json) {
+  if (replay == nullptr) return;
+  if (!replay->ok()) {
+    json["replay"] = nullptr;
+    json["replay_reason"] = std::string(replay->status().message());
+    return;
+  }
+  Json terms = Json::object();
+  for (const auto& [name, seconds] : (*replay)->terms) terms[name] = seconds;
+  json["replay"] = {{"seconds", (*replay)->seconds}, {"terms", terms}};
+}
+
 Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchResult& result,
-            size_t index, const RankMap& rank_map) {
+            size_t index, const RankMap& rank_map, const absl::StatusOr<planner::Replay>* replay) {
   const RankedPlan& ranked = result.plans[index];
   Json terms = Json::object();
   for (const auto& [name, seconds] : planner::NamedTerms(ranked.step.terms)) terms[name] = seconds;
@@ -93,6 +105,7 @@ Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchRe
     if (plan.run_tokens > 0) json["price_of_run"] = rates.run;
   }
   if (plan.run_tokens > 0) json["days_of_run"] = rates.run_days;
+  AddReplay(replay, json);
   for (const scheduler::OrderTime& time : rank_map) {
     json["rank_map"][time.order == "placed" ? "seconds" : time.order] = time.seconds;
   }
@@ -133,8 +146,23 @@ std::string RankMapText(const RankMap& rank_map) {
                       " a step; in other orders of the same devices: ", others, "\n");
 }
 
+// What replaying the programs changes about the order; why there is none.
+std::string ReplayText(const Replays& replays) {
+  if (replays.empty()) return "";
+  size_t best = 0;
+  for (size_t i = 0; i < replays.size(); ++i) {
+    if (!replays[i].ok()) {
+      return absl::StrCat("Not replayed: ", i + 1, ": ", replays[i].status().message(), "\n");
+    }
+    if (replays[i]->seconds < replays[best]->seconds) best = i;
+  }
+  if (best == 0) return "";
+  return absl::StrFormat("Replayed by its program, %d is %.1f %% faster than 1\n", best + 1,
+                         100 * (replays[0]->seconds / replays[best]->seconds - 1));
+}
+
 std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
-                       const SearchResult& result, bool unicode) {
+                       const SearchResult& result, const Replays& replays, bool unicode) {
   std::vector<std::vector<std::string>> rows;
   const bool priced = plan.price_per_device_hour > 0;
   const double longest = result.plans.back().step.seconds;
@@ -145,11 +173,17 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
         absl::StrFormat("%.0f", rates.tokens_per_device),
         absl::StrFormat("%.1f / %.1f %%", 100 * rates.mfu_causal, 100 * rates.mfu_full),
         absl::StrFormat("%.1f GB", ranked.step.memory_bytes / 1e9)};
+    if (!replays.empty()) {
+      const absl::StatusOr<planner::Replay>& replay = replays[rows.size()];
+      row.insert(row.begin() + 2,
+                 replay.ok() ? common::FormatShortSeconds(replay->seconds) : std::string("–"));
+    }
     if (priced) row.push_back(absl::StrFormat("%.2f", rates.per_billion_tokens));
     row.push_back(planner::InJobWords(ranked.layout).ToText());
     rows.push_back(std::move(row));
   }
   std::vector<std::string> heading = {"", "STEP", "TOKENS/S", "MFU", "DEVICE"};
+  if (!replays.empty()) heading.insert(heading.begin() + 2, "REPLAYED");
   if (priced) heading.push_back("PER 1e9 TOKENS");
   heading.push_back("LAYOUT");
   std::string text = FormatTable(heading, rows);
@@ -162,6 +196,7 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
                   unicode ? "█ products ▓ attention ▒ memory-bound kernels ░ what they wait for"
                           : "# products a attention m memory-bound kernels . what they wait for",
                   "\n");
+  absl::StrAppend(&text, ReplayText(replays));
   const Rates rates = RatesOf(plan, request, result.plans.front());
   if (plan.run_tokens > 0) {
     absl::StrAppendFormat(&text, "\n%.3g tokens take %.1f days", plan.run_tokens, rates.run_days);
@@ -182,18 +217,19 @@ std::string NothingFits(const SearchRequest& request, const SearchResult& result
 }  // namespace
 
 std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& results,
-                     bool unicode) {
+                     const Replays& replays, bool unicode) {
   const SearchRequest& first = plan.questions.front().request;
-  std::string text = absl::StrCat(
-      plan.model, " on ", first.devices, " ", plan.gpu,
-      plan.network.empty() ? "" : absl::StrCat(", ", plan.network), ": ", first.global_batch,
-      " sequences of ", first.shape.sequence_length, " tokens a step, products in ",
-      planner::NameOf(first.precision), "; times as calibrated by ", plan.calibration, "\n");
+  std::string text =
+      absl::StrCat(plan.model, " on ", first.devices, " ", plan.gpu,
+                   plan.network.empty() ? "" : absl::StrCat(", ", plan.network), ": ",
+                   first.global_batch, " sequences of ", first.shape.sequence_length,
+                   " tokens a step, products in ", planner::NameOf(first.precision), ", by ",
+                   plan.software, "; times as calibrated by ", plan.calibration, "\n");
   if (plan.questions.size() == 1) {
     absl::StrAppend(&text, results[0].legal, " legal layouts\n\n");
     return text +
            (results[0].plans.empty() ? NothingFits(first, results[0])
-                                     : RankedText(plan, first, results[0], unicode)) +
+                                     : RankedText(plan, first, results[0], replays, unicode)) +
            RankMapText(MapOf(plan, results, 0));
   }
   std::vector<std::vector<std::string>> rows;
@@ -219,18 +255,21 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& re
                   rows));
 }
 
-Json ToJson(const LoadedPlan& plan, const std::vector<SearchResult>& results) {
+Json ToJson(const LoadedPlan& plan, const std::vector<SearchResult>& results,
+            const Replays& replays) {
   const auto plans = [&](size_t q, size_t most) {
     Json list = Json::array();
     for (size_t i = 0; i < std::min(most, results[q].plans.size()); ++i) {
       list.push_back(JsonOf(plan, plan.questions[q].request, results[q], i,
-                            i == 0 ? MapOf(plan, results, q) : RankMap()));
+                            i == 0 ? MapOf(plan, results, q) : RankMap(),
+                            i < replays.size() ? &replays[i] : nullptr));
     }
     return list;
   };
   Json json = {{"model", plan.model},
                {"device", plan.gpu},
                {"devices", plan.questions.front().request.devices},
+               {"framework", plan.software},
                {"calibration", plan.calibration}};
   if (plan.questions.size() == 1) {
     json["legal"] = results[0].legal;

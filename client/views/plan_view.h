@@ -8,17 +8,24 @@
 #include "client/plan_request.h"
 #include "client/views/structured.h"
 #include "planner/search/auto_layout.h"
+#include "planner/search/replay.h"
 #include "planner/search/search.h"
 
 namespace strata::client {
 
+// Of the plans of the only question, in their order, by the programs that ranks would run; empty:
+// none were replayed.
+using Replays = std::vector<absl::StatusOr<planner::Replay>>;
+
 // One result per question of the plan.
 std::string PlanText(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
-                     bool unicode);
-// {plans: [{parallel, memory, seconds, terms, why, …}]}; with a topology the first has also
+                     const Replays& replays, bool unicode);
+// {plans: [{parallel, memory, seconds, terms, why, replay: {seconds, terms} or null and
+// replay_reason, …}]}; with a topology the first has also
 // {rank_map: {seconds, contiguous, random, hostname}}, of a step as it would be placed; of several
 // questions, {variations: [{set, plans}]} with the best of each.
-Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results);
+Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
+            const Replays& replays);
 
 // The first `top` of a job's layouts.
 std::string LayoutsText(const std::vector<planner::Candidate>& layouts, size_t top);

@@ -104,16 +104,18 @@ void Linearise(const std::vector<FittedRun>& runs, const Vector& x, const Calibr
   }
 }
 
-std::string FamilyOf(const Catalog& catalog, const MeasuredRun& run) {
+const v1::SoftwareProfile& FamilyOf(const Catalog& catalog, const MeasuredRun& run) {
   const absl::StatusOr<FoundMachine> found = catalog.Find(run.machine);
-  return found.ok() ? found->software : "";
+  for (const v1::SoftwareProfile& profile : catalog.profiles().software()) {
+    if (found.ok() && profile.name() == found->software) return profile;
+  }
+  return v1::SoftwareProfile::default_instance();
 }
 
-bool Peculiar(const Catalog& catalog, const std::string& family) {
-  for (const v1::SoftwareProfile& profile : catalog.profiles().software()) {
-    if (profile.name() == family) return profile.peculiar();
-  }
-  return false;
+Calibration PriorOf(const v1::SoftwareProfile& family) {
+  Calibration prior;
+  if (family.overhead_seconds() > 0) prior.overhead_seconds = family.overhead_seconds();
+  return prior;
 }
 
 // "A-0001..A-0009" for each stretch of ids that differ in a final number which grows by one.
@@ -214,16 +216,23 @@ std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog,
     const auto& [gpu, precision] = key;
     std::vector<FittedRun> usual, all;
     for (const auto& [release, of_release] : releases) {
+      const v1::SoftwareProfile& family = FamilyOf(catalog, *of_release[0].run);
+      if (family.exclusive()) continue;
       all.insert(all.end(), of_release.begin(), of_release.end());
-      if (Peculiar(catalog, FamilyOf(catalog, *of_release[0].run))) continue;
+      if (family.peculiar()) continue;
       usual.insert(usual.end(), of_release.begin(), of_release.end());
     }
     std::vector<FittedRun>& any = usual.empty() ? all : usual;
-    WeighSources(any);
-    const Calibration prior = FitCalibration(any, Calibration());
-    records.push_back(ToRecord(gpu, precision, "", "", prior, any));
+    Calibration of_any;
+    if (!any.empty()) {
+      WeighSources(any);
+      of_any = FitCalibration(any, Calibration());
+      records.push_back(ToRecord(gpu, precision, "", "", of_any, any));
+    }
     for (const auto& [release, of_release] : releases) {
-      records.push_back(ToRecord(gpu, precision, release, FamilyOf(catalog, *of_release[0].run),
+      const v1::SoftwareProfile& family = FamilyOf(catalog, *of_release[0].run);
+      const Calibration prior = family.exclusive() ? PriorOf(family) : of_any;
+      records.push_back(ToRecord(gpu, precision, release, family.name(),
                                  FitCalibration(of_release, prior), of_release));
     }
   }

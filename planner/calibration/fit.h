@@ -22,9 +22,9 @@ struct FittedRun {
 // weighted down, and of the distance from `prior`. `runs` have direct seconds.
 Calibration FitCalibration(const std::vector<FittedRun>& runs, const Calibration& prior);
 
-// For each GPU and precision one record for any release, from all families that are not peculiar,
-// and from it one for each release. Runs without direct seconds, and those that cannot be
-// predicted, are left out. Sorted; the same runs give the same records.
+// For each GPU and precision one record for any release, from all families that are not peculiar
+// and answer for others, and from it one for each release. Runs without direct seconds, and those
+// that cannot be predicted, are left out. Sorted; the same runs give the same records.
 std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog,
                                            const std::vector<MeasuredRun>& runs);
 

@@ -1,4 +1,4 @@
-// fit_profiles RUNS.csv: the calibrations for planner/profiles/calibrations.textproto, to standard
+// fit_profiles RUNS.csv…: the calibrations for planner/profiles/calibrations.textproto, to standard
 // output; with --leave-one-out, how well each source is predicted from the others.
 #include <google/protobuf/text_format.h>
 
@@ -14,22 +14,27 @@ namespace strata::planner {
 namespace {
 
 int Main(int argc, char** argv) {
-  const bool leave_out = argc == 3 && std::strcmp(argv[2], "--leave-one-out") == 0;
-  if (argc != 2 && !leave_out) {
-    std::cerr << "usage: fit_profiles RUNS.csv [--leave-one-out]\n";
+  const bool leave_out = argc > 2 && std::strcmp(argv[argc - 1], "--leave-one-out") == 0;
+  const int files = argc - (leave_out ? 1 : 0);
+  if (files < 2) {
+    std::cerr << "usage: fit_profiles RUNS.csv… [--leave-one-out]\n";
     return 2;
   }
-  std::ifstream file(argv[1]);
-  std::stringstream text;
-  text << file.rdbuf();
-  const absl::StatusOr<std::vector<MeasuredRun>> runs = ReadRuns(text.str(), argv[1]);
-  if (!runs.ok()) {
-    std::cerr << runs.status().message() << "\n";
-    return 2;
+  std::vector<MeasuredRun> runs;
+  for (int i = 1; i < files; ++i) {
+    std::ifstream file(argv[i]);
+    std::stringstream text;
+    text << file.rdbuf();
+    const absl::StatusOr<std::vector<MeasuredRun>> read = ReadRuns(text.str(), argv[i]);
+    if (!read.ok()) {
+      std::cerr << read.status().message() << "\n";
+      return 2;
+    }
+    runs.insert(runs.end(), read->begin(), read->end());
   }
   const Catalog plain = WithCalibrations(Catalog::Shipped(), {});
   if (leave_out) {
-    for (const GroupErrors& group : LeaveOneSourceOut(plain, *runs)) {
+    for (const GroupErrors& group : LeaveOneSourceOut(plain, runs)) {
       std::printf("%-34s %4d rows  MAPE %5.1f %%  bias %+6.1f %%  worst %+6.1f %% %s\n",
                   group.name.c_str(), group.errors.count, 100 * group.errors.mean_absolute,
                   100 * group.errors.bias, 100 * group.errors.worst, group.errors.worst_id.c_str());
@@ -38,8 +43,8 @@ int Main(int argc, char** argv) {
   }
   std::cout
       << "# Written by //planner/calibration:fit_profiles: not by hand. Fitted to the rows of\n"
-         "# planner/evaluation/testdata/published_runs.csv that each record names.\n";
-  for (const v1::CalibrationProfile& record : FitAll(plain, *runs)) {
+         "# planner/evaluation/testdata that each record names.\n";
+  for (const v1::CalibrationProfile& record : FitAll(plain, runs)) {
     v1::HardwareCatalog one;
     *one.add_calibrations() = record;
     std::string printed;

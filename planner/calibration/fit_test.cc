@@ -82,6 +82,30 @@ TEST(FitAll, GivesOneRecordForAnyReleaseAndOnePerRelease) {
   EXPECT_EQ(records[1].rows(0), "made-100..made-107");
 }
 
+TEST(FitAll, RunsOfAProgramThatAnswersForItselfAloneMoveNoOther) {
+  const Catalog& shipped = Catalog::Shipped();
+  std::vector<MeasuredRun> own = RunsOf(Calibration());
+  for (MeasuredRun& run : own) {
+    run.source = run.machine.release = "strata-made";
+    run.machine.framework = kOwnFramework;
+    *run.seconds *= 3;
+  }
+  std::vector<MeasuredRun> all = RunsOf(Calibration());
+  const std::vector<v1::CalibrationProfile> without = FitAll(shipped, all);
+  all.insert(all.end(), own.begin(), own.end());
+  const std::vector<v1::CalibrationProfile> with = FitAll(shipped, all);
+  ASSERT_EQ(with.size(), without.size() + 1);
+  EXPECT_EQ(with.back().release(), "strata-made");
+  EXPECT_EQ(with.back().family(), "strata");
+  for (size_t i = 0; i < without.size(); ++i) {
+    EXPECT_EQ(with[i].SerializeAsString(), without[i].SerializeAsString());
+  }
+  // Alone it makes nothing that answers for any release.
+  const std::vector<v1::CalibrationProfile> alone = FitAll(shipped, own);
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_EQ(alone[0].release(), "strata-made");
+}
+
 TEST(FitAll, TheSameRunsGiveTheSameRecords) {
   const std::vector<MeasuredRun> runs = RunsOf(Calibration());
   const auto once = FitAll(Catalog::Shipped(), runs), again = FitAll(Catalog::Shipped(), runs);

@@ -10,22 +10,25 @@
 namespace strata::planner {
 namespace {
 
-std::vector<MeasuredRun> PublishedRuns() {
-  constexpr char kPath[] = "planner/evaluation/testdata/published_runs.csv";
-  std::ifstream file(kPath);
+std::vector<MeasuredRun> RunsIn(const std::string& name) {
+  const std::string path = "planner/evaluation/testdata/" + name;
+  std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  auto runs = ReadRuns(text.str(), kPath);
+  auto runs = ReadRuns(text.str(), path);
   EXPECT_TRUE(runs.ok()) << runs.status();
   return runs.ok() ? *std::move(runs) : std::vector<MeasuredRun>();
 }
+
+std::vector<MeasuredRun> PublishedRuns() { return RunsIn("published_runs.csv"); }
 
 // After a change of the model: //planner/calibration:fit_profiles writes them anew.
 TEST(Shipped, CalibrationsAreThoseThatAreFittedToday) {
   const Catalog& shipped = Catalog::Shipped();
   const auto& records = shipped.profiles().calibrations();
-  const std::vector<v1::CalibrationProfile> fitted =
-      FitAll(WithCalibrations(shipped, {}), PublishedRuns());
+  std::vector<MeasuredRun> runs = PublishedRuns();
+  for (const MeasuredRun& own : RunsIn("strata_runs.csv")) runs.push_back(own);
+  const std::vector<v1::CalibrationProfile> fitted = FitAll(WithCalibrations(shipped, {}), runs);
   ASSERT_EQ(static_cast<size_t>(records.size()), fitted.size());
   for (size_t i = 0; i < fitted.size(); ++i) {
     const v1::CalibrationProfile& record = records[static_cast<int>(i)];

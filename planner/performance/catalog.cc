@@ -64,12 +64,14 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   }
   software.tensor_exposed = profile.tensor_exposed();
   software.pipeline_overlap = profile.pipeline_overlap();
+  software.pipeline_moves_each = profile.pipeline_moves_each();
   software.data_overlap = profile.data_overlap();
   software.graphs = profile.graphs();
   software.gradient_bytes = profile.gradient_bytes();
   software.gathered_bytes = profile.gathered_bytes();
   software.launch_seconds = profile.launch_seconds();
   if (profile.logit_bytes() > 0) software.logit_bytes = profile.logit_bytes();
+  if (profile.loss_traffic() > 0) software.loss_traffic = profile.loss_traffic();
   if (profile.collectives_per_layer() > 0) {
     software.collectives_per_layer = profile.collectives_per_layer();
   }
@@ -219,7 +221,7 @@ bool Catalog::MayBe(absl::string_view kind, absl::string_view name) const {
   return gpu != nullptr && (IsNamed(*gpu, kind) || IsOneOf(*gpu, kind));
 }
 
-// The longest beginning of the release, else the longest word of the framework.
+// The longest beginning of the release, else the framework's own name, else its longest word.
 const v1::SoftwareProfile& Catalog::SoftwareOf(absl::string_view release,
                                                absl::string_view framework) const {
   const v1::SoftwareProfile* best = nullptr;
@@ -234,6 +236,7 @@ const v1::SoftwareProfile& Catalog::SoftwareOf(absl::string_view release,
   if (best != nullptr) return *best;
   const std::string lower = absl::AsciiStrToLower(framework);
   for (const v1::SoftwareProfile& profile : profiles_.software()) {
+    if (profile.name() == lower) return profile;
     for (const std::string& word : profile.frameworks()) {
       if (word.size() > length && absl::StrContains(lower, word)) {
         best = &profile, length = word.size();

@@ -15,6 +15,9 @@
 
 namespace strata::planner {
 
+// As the catalog names this system's own programs.
+inline constexpr char kOwnFramework[] = "strata";
+
 // Absent fields are the GPU's own.
 struct MachineRequest {
   std::string gpu;  // a name or an alias, upper or lower case

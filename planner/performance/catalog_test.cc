@@ -122,6 +122,16 @@ TEST(Find, UnknownReleaseTakesWhatAnswersForAny) {
   EXPECT_EQ(found.software, "generic");
 }
 
+TEST(Find, StepsOfStrataAreCalibratedByItsOwnRuns_AndNoOthersAre) {
+  const Catalog& catalog = Catalog::Shipped();
+  EXPECT_EQ(catalog.Find({.gpu = "H200", .framework = kOwnFramework})->calibration,
+            "H200 bf16 strata-2026.11");
+  for (const char* framework : {"torchtitan", "NeMo", "generic", ""}) {
+    const auto other = catalog.Find({.gpu = "H200", .framework = framework});
+    EXPECT_EQ(other->calibration.find("strata"), std::string::npos) << other->calibration;
+  }
+}
+
 TEST(Find, FrameworkNamesTheSoftwareOfAnUnknownRelease) {
   EXPECT_EQ(Find({.gpu = "A100", .release = "x", .framework = "Megatron-LM"}).software,
             "megatron-lm");

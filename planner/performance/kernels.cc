@@ -66,6 +66,11 @@ double MemorySeconds(const Machine& machine, double bytes, double kernels) {
          kernels * machine.gpu.kernel_seconds;
 }
 
+double LossSeconds(const Machine& machine, double bytes, double kernels) {
+  constexpr double kMostRate = 2.4e12;
+  return std::max(MemorySeconds(machine, bytes, kernels), bytes / kMostRate);
+}
+
 namespace {
 
 // Kernels of an older generation reach this share of those that a GPU's own allows:

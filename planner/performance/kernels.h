@@ -30,6 +30,10 @@ double ProductSeconds(const Machine& machine, Precision precision, const Product
 // Kernels that move `bytes` in `kernels` launches.
 double MemorySeconds(const Machine& machine, double bytes, double kernels);
 
+// The same of the loss, whose exponentials bound it on fast memory: .28 to .32 of 8 TB/s on B200,
+// fused (SimuMax v1.2).
+double LossSeconds(const Machine& machine, double bytes, double kernels);
+
 struct AttentionTime {
   double forward = 0;
   double backward = 0;

@@ -152,20 +152,15 @@ void AddLaunch(const Machine& machine, double kernels, PassCost& pass) {
   pass.launch += std::max(0.0, kernels * machine.software.launch_seconds - pass.total());
 }
 
-// Exponentials bound the loss on fast memory: .28 to .32 of 8 TB/s on B200, fused (SimuMax v1.2).
-double LossSeconds(const Machine& machine, double bytes, double kernels) {
-  constexpr double kMostRate = 2.4e12;
-  return std::max(MemorySeconds(machine, bytes, kernels), bytes / kMostRate);
-}
-
 void AddHead(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
              const Lengths& x, LayerCost& cost) {
   const double vocabulary = static_cast<double>(shape.vocab) / x.tensor;
   AddProduct(machine, Precision::kHalf, {1, x.tokens, vocabulary, x.hidden}, cost.head_forward,
              cost.head_backward);
-  // Logits in 4 bytes: converted, exponentials and sum, then the gradient.
-  cost.head_forward.memory += LossSeconds(machine, x.tokens * vocabulary * 14, 4);
-  cost.head_backward.memory += LossSeconds(machine, x.tokens * vocabulary * 8, 2);
+  constexpr double kForwardShare = 14.0 / 22;  // the rest makes the gradient
+  const double traffic = x.tokens * vocabulary * machine.software.loss_traffic;
+  cost.head_forward.memory += LossSeconds(machine, kForwardShare * traffic, 4);
+  cost.head_backward.memory += LossSeconds(machine, (1 - kForwardShare) * traffic, 2);
   const GroupShape group = GroupOf(machine, &RankMapLinks::tensor, key.tensor, 1);
   const double bytes = x.tokens * x.hidden * kHalfBytes;
   cost.head_backward.tensor += CollectiveSeconds(machine, Collective::kAllReduce, group, bytes);

@@ -8,6 +8,10 @@
 
 namespace strata::planner {
 
+// Compute and communication side by side share processors and memory: the part of their common time
+// that is lost (arXiv:2504.09307 and the Echo simulator measure 1.1 to 1.2).
+inline constexpr double kContention = 0.1;
+
 // The members of a group: `ranks` in all, `local` of them inside each NVLink domain.
 struct GroupShape {
   int64_t ranks = 1;

@@ -34,6 +34,9 @@ struct Network {
   double network_efficiency = 0.85;
   double host_rate = 0;  // PCIe or C2C
   double page_rate = 0;  // of unified memory, each way
+  // Of a host's memory, one device's share: two sockets' sixteen channels of DDR5-4800 reach some
+  // 500 GB/s, for eight devices with room for what else the host does.
+  double host_memory_rate = 50e9;
   double disk_rate = 0;  // of one device's share of its node's disks; 0: none
 };
 
@@ -47,7 +50,11 @@ struct Software {
   int64_t attention_generation = 10;
   double tensor_exposed = 1;     // the part of tensor-parallel collectives that nothing hides
   bool pipeline_overlap = true;  // sends between stages hide in the steady state
-  bool data_overlap = true;      // reductions and gathers run beside the first and last micro-batch
+  // Fully sharded, or sharded gradients, in a pipeline: they move with each micro-batch, as without
+  // one. False: gathered parameters stay, and only the last micro-batch reduces (torchtitan, FSDP2
+  // with reshard_after_forward off).
+  bool pipeline_moves_each = false;
+  bool data_overlap = true;  // reductions and gathers run beside the first and last micro-batch
   // Fully sharded: collectives that gather a layer, and that scatter it.
   double collectives_per_layer = 1;
   double launch_seconds = 6e-6;  // of the host, per kernel
@@ -59,6 +66,9 @@ struct Software {
   // they are there at once. The default is measured on B200 with fused kernels (SimuMax v1.2).
   double logit_bytes = 4.8;
   double gathered_bytes = 2;  // per parameter, as it is gathered
+  // Moved per logit at the loss: 16-bit logits become 32-bit ones, exponentials and their sum, then
+  // the gradient.
+  double loss_traffic = 22;
 };
 
 // At most six numbers per (GPU, precision, software release), fitted to measured steps.

@@ -52,6 +52,9 @@ struct LayoutChoice {
   Recompute recompute = Recompute::kNone;
   Precision precision = Precision::kHalf;
   Offload offload = Offload::kNone;
+  // Moved per parameter by an update and the norm before it: by AdamW on 32-bit states gradient,
+  // master and two moments read, three written, the parameter written, the gradient once more.
+  double update_bytes = 34;
   bool unified = false;  // states that are offloaded are in unified memory: updates on the device
 
   // Ranks that share one set of shards, those of context too.

@@ -9,10 +9,6 @@
 namespace strata::planner {
 namespace {
 
-// Compute and communication side by side share processors and memory: the part of their common time
-// that is lost (arXiv:2504.09307 and the Echo simulator measure 1.1 to 1.2).
-constexpr double kContention = 0.1;
-
 // One micro-batch on one stage.
 struct Stage {
   PassCost forward, backward;
@@ -77,9 +73,9 @@ double DataSecondsPerStep(const Machine& machine, const LayoutChoice& layout,
   return reduce + gather - hidden + kContention * hidden;
 }
 
-// Without a pipeline, fully sharded: every micro-batch gathers each layer before its forward and
-// its backward and scatters its gradients after (arXiv:2304.11277, section 3); one layer ahead, so
-// a pass takes as long as the slower of both.
+// Fully sharded, without a pipeline or where it moves as much: every micro-batch gathers each layer
+// before its forward and its backward and scatters its gradients after (arXiv:2304.11277, section
+// 3); one layer ahead, so a pass takes as long as the slower of both.
 double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& shape,
                                 const LayoutChoice& layout, const LayerCost& cost,
                                 const StageParameters& parameters) {
@@ -123,11 +119,9 @@ double ExposedReplicaSeconds(const Machine& machine, const TrainingShape& shape,
   return sums - hidden + kContention * hidden;
 }
 
-// Adam on 32-bit states: gradient, master, two moments read, three written, the parameter written
-// (30 bytes), the norm reads the gradient once more.
+// By the device, or by the host where it has the states.
 double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
                         const StageParameters& parameters) {
-  constexpr double kBytes = 34;
   double elements = parameters.dense + parameters.experts;
   double narrow = 0;
   if (layout.precision != Precision::kHalf && layout.precision != Precision::kFp32) {
@@ -136,12 +130,17 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
   if (layout.sharding != Sharding::kReplicated) {
     elements /= static_cast<double>(layout.sharing());
   }
-  return (elements * kBytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
+  const double device_rate = machine.gpu.memory_rate * machine.calibration.memory;
+  const bool on_host =
+      !layout.unified && (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll);
+  return elements * layout.update_bytes /
+             (on_host ? machine.network.host_memory_rate : device_rate) +
+         narrow / device_rate;
 }
 
-// What the host's link or the disks add beyond the time that hides them: states in and out once a
-// step (a fetch of 12 bytes per element and the way back), activations once per micro-batch each
-// way.
+// What the host's link or the disks add beyond the time that hides them: states in and
+// out once a step (a fetch of 12 bytes per element and the way back), activations once per
+// micro-batch each way.
 double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
                       const LayoutChoice& layout, const StageParameters& parameters,
                       const Stage& stage) {
@@ -264,10 +263,8 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   terms.tensor = busy.tensor;
   terms.context = busy.context;
   AddPipeline(machine, shape, layout, stages, terms);
-  // In a pipeline gathered parameters stay, and only the last micro-batch reduces (torchtitan,
-  // FSDP2 with reshard_after_forward off): once a step, as with less sharding.
-  const bool every = layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3;
-  if (every && layout.pipeline == 1) {
+  const bool sharded = layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3;
+  if (sharded && (layout.pipeline == 1 || machine.software.pipeline_moves_each)) {
     terms.data =
         micro_batches * DataSecondsPerMicroBatch(machine, shape, layout, cost, parameters) +
         ExposedReplicaSeconds(machine, shape, layout, cost, parameters);

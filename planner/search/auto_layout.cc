@@ -12,9 +12,7 @@
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
 #include "planner/fit/collective_scratch.h"
-#include "planner/job/job_plan.h"
-#include "program/ir/mesh.h"
-#include "program/readers/memory.h"
+#include "planner/search/predicted_job.h"
 
 namespace strata::planner {
 namespace {
@@ -185,22 +183,14 @@ class Ranking {
   // Composes the candidate's programs, and reads memory and time off them.
   absl::Status Predict(const v1::JobSpec& job, Candidate& candidate) const {
     ASSIGN_OR_RETURN(const model::ModelSpec model, model::FromProto(job.model()));
-    ASSIGN_OR_RETURN(const DecidedJob decided,
-                     DecideJob(job, model,
-                               {.threads = request_.threads,
-                                .evaluate_sequences = request_.evaluate_sequences,
-                                .scratch = CollectiveScratch,
-                                .costs = request_.costs}));
-    const program::Mesh mesh{.sizes = decided.decision.plan.groups};
-    std::vector<program::StagePrograms> stages;
-    for (int s = 0; s < mesh.sizes.pipeline; ++s) {
-      ASSIGN_OR_RETURN(program::StagePrograms stage,
-                       program::ComposeStage(decided.decision, s, decided.update));
-      stages.push_back(std::move(stage));
-    }
-    std::vector<const program::ProgramSet*> sets;
-    for (const program::StagePrograms& stage : stages) {
-      sets.push_back(&stage.set);
+    ASSIGN_OR_RETURN(const PredictedJob predicted,
+                     PredictJob(job, model,
+                                {.threads = request_.threads,
+                                 .evaluate_sequences = request_.evaluate_sequences,
+                                 .scratch = CollectiveScratch,
+                                 .costs = request_.costs}));
+    const program::Mesh& mesh = predicted.mesh;
+    for (const program::StagePrograms& stage : predicted.stages) {
       const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
       const auto held = [&](program::Tier tier) { return stage.set.arena(tier); };
       const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
@@ -210,10 +200,8 @@ class Ranking {
                         (!limits.has_host() || host <= limits.host());
     }
     candidate.fits &= request_.memory_bytes == 0 || candidate.bytes <= request_.memory_bytes;
-    ASSIGN_OR_RETURN(const program::Timeline timeline,
-                     program::PredictTimeline(sets, "train", mesh, *request_.costs));
-    candidate.seconds = timeline.step_seconds;
-    candidate.terms = TermsOf(timeline);
+    candidate.seconds = predicted.seconds;
+    candidate.terms = predicted.terms;
     Correct(job, candidate);
     return absl::OkStatus();
   }
@@ -225,19 +213,6 @@ class Ranking {
     const double predicted = candidate.seconds;
     candidate.seconds *= candidate.correction->ratio;
     candidate.terms.emplace_back("correction", candidate.seconds - predicted);
-  }
-
-  static std::vector<std::pair<std::string, double>> TermsOf(const program::Timeline& timeline) {
-    const auto slowest = std::max_element(
-        timeline.ranks.begin(), timeline.ranks.end(),
-        [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
-    std::vector<std::pair<std::string, double>> terms = {{"compute", slowest->compute_seconds}};
-    for (int p = 0; p < program::kPurposeCount; ++p) {
-      if (slowest->exposed[p] <= 0) continue;
-      terms.emplace_back(absl::StrCat("waiting for ", Name(static_cast<program::Purpose>(p))),
-                         slowest->exposed[p]);
-    }
-    return terms;
   }
 
   void Sort() {

@@ -7,6 +7,22 @@
 namespace strata::planner {
 namespace {
 
+// Of AdamW or SGD, by the formats of masters, moments and gradients; the norm reads the gradient
+// too.
+double UpdateBytesOf(const v1::TrainSpec& train) {
+  const v1::OptimizerSpec& optimizer = train.optimizer();
+  const bool narrow = train.precision() > v1::TrainSpec::PRECISION_F32;
+  const double gradient = optimizer.gradient() == v1::OptimizerSpec::GRADIENT_BF16 ? 2 : 4;
+  const double moment = optimizer.state() == v1::OptimizerSpec::STATE_BF16   ? 2
+                        : optimizer.state() == v1::OptimizerSpec::STATE_8BIT ? 1
+                                                                             : 4;
+  const double moments = optimizer.name() == v1::OptimizerSpec::NAME_SGD ? 1 : 2;
+  // Whole weights are read and written; beside masters of 32 bits those of 16 are written, while
+  // split ones are both halves of one number.
+  const bool beside = narrow && optimizer.master() != v1::OptimizerSpec::MASTER_SPLIT;
+  return 2 * gradient + 2 * 4 + (beside ? 2 : 0) + 2 * moments * moment;
+}
+
 bool IsAway(const v1::TierShares& shares) {
   return shares.host() > 0 || shares.ssd() > 0 || shares.unified() > 0;
 }
@@ -58,6 +74,7 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
   }
   layout.precision =
       train.precision() > v1::TrainSpec::PRECISION_F32 ? Precision::kHalf : Precision::kFp32;
+  layout.update_bytes = UpdateBytesOf(train);
   const bool states = IsAway(place.optimizer()), activations = IsAway(place.activations());
   layout.offload = states && activations ? Offload::kAll
                    : states              ? Offload::kOptimizer
@@ -90,14 +107,65 @@ std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence) {
   return shape;
 }
 
+v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout) {
+  using v1::OptimizerSpec;
+  using v1::ParallelSpec;
+  v1::JobSpec job;
+  job.mutable_resources()->set_ranks(layout.devices());
+  job.mutable_resources()->set_device("gpu");
+  ParallelSpec& parallel = *job.mutable_parallel();
+  parallel.set_tensor(layout.tensor);
+  parallel.set_context(layout.context);
+  parallel.set_pipeline(layout.pipeline);
+  parallel.set_virtual_stages(layout.chunks);
+  if (layout.pipeline > 1) {
+    parallel.set_pipeline_schedule(layout.chunks > 1 ? ParallelSpec::PIPELINE_SCHEDULE_INTERLEAVED
+                                                     : ParallelSpec::PIPELINE_SCHEDULE_1F1B);
+  }
+  parallel.set_data(layout.data);
+  static constexpr ParallelSpec::Shard kLevels[] = {
+      ParallelSpec::SHARD_NONE, ParallelSpec::SHARD_ZERO1, ParallelSpec::SHARD_ZERO2,
+      ParallelSpec::SHARD_ZERO3};
+  parallel.set_shard(kLevels[static_cast<int>(layout.sharding)]);
+  if (layout.sharding != Sharding::kReplicated) {
+    parallel.set_shard_group(layout.data / layout.replicas);
+  }
+  if (layout.recompute != Recompute::kNone) {
+    parallel.mutable_recompute()->set_mode(layout.recompute == Recompute::kFull
+                                               ? v1::RecomputeSpec::MODE_FULL
+                                               : v1::RecomputeSpec::MODE_SELECTIVE);
+  }
+  v1::TrainSpec& train = *job.mutable_train();
+  train.set_sequence(shape.sequence_length);
+  train.set_micro_batch(layout.micro_batch);
+  train.set_global_batch(layout.global_batch);
+  train.set_gradient_clip(1);
+  train.set_precision(layout.precision == Precision::kFp32 ? v1::TrainSpec::PRECISION_F32
+                                                           : v1::TrainSpec::PRECISION_BF16);
+  train.mutable_optimizer()->set_name(OptimizerSpec::NAME_ADAMW);
+  train.mutable_optimizer()->set_master(OptimizerSpec::MASTER_F32);
+  train.mutable_optimizer()->set_state(OptimizerSpec::STATE_F32);
+  v1::PlaceSpec& place = *job.mutable_memory()->mutable_place();
+  if (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll) {
+    v1::TierShares& shares = *place.mutable_optimizer();
+    layout.unified ? shares.set_unified(1) : shares.set_host(1);
+  }
+  if (layout.offload == Offload::kActivations || layout.offload == Offload::kAll) {
+    place.mutable_activations()->set_host(1);
+  }
+  return job;
+}
+
 std::optional<JobChoice> ChoiceOf(const Catalog& catalog, const FitModel& model,
                                   const v1::JobSpec& job, const std::string& device,
                                   std::optional<double> memory_bytes) {
   const auto shape = ShapeOf(model, job.train().sequence());
   const auto layout = LayoutOf(job);
   if (!shape.has_value() || !layout.has_value()) return std::nullopt;
-  const auto found =
-      catalog.Find({.gpu = device, .precision = layout->precision, .memory_bytes = memory_bytes});
+  const auto found = catalog.Find({.gpu = device,
+                                   .precision = layout->precision,
+                                   .framework = kOwnFramework,
+                                   .memory_bytes = memory_bytes});
   if (!found.ok()) return std::nullopt;
   return JobChoice{found->machine, *shape, *layout};
 }

@@ -17,6 +17,10 @@ namespace strata::planner {
 // Nothing: it is no decoder.
 std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence);
 
+// A complete job of such a layout: AdamW on 32-bit states, everything else as files that do not say
+// have it; without the model.
+v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout);
+
 // What the closed form needs of a job on devices of one kind.
 struct JobChoice {
   Machine machine;
