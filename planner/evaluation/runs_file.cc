@@ -183,6 +183,7 @@ void ReadLayout(const Row& row, MeasuredRun& run) {
   layout.micro_batch = Needed(row, "mbs_seqs", run);
   layout.recompute = RecomputeOf(row.Lower("recompute"));
   layout.offload = OffloadOf(row.Lower("offload"));
+  layout.disk = layout.offload == Offload::kAll;
   const std::optional<Precision> precision = PrecisionOf(row.Lower("precision"));
   if (!precision.has_value()) {
     AddReason(run, absl::StrCat("precision \"", row.Text("precision"), "\" is not known"));

@@ -398,5 +398,34 @@ TEST(MemoryOfJob, ClosedFormsOfAModelWithPrograms_AreWithinATenthOfThem) {
               0.1);
 }
 
+// The same of unified memory: homes on the host, and on the device rooms instead.
+TEST(MemoryOfJob, ClosedFormsOfUnifiedMemory_AgreeWithPrograms) {
+  for (const Method method : {Method::kF32, Method::kMixed}) {
+    for (const bool weights : {false, true}) {
+      FitRequest request = RequestOf("llama-3.1-8b", method, Card(120'000'000'000), 2048);
+      v1::MemorySpec& memory = *request.job.mutable_memory();
+      memory.mutable_place()->mutable_optimizer()->set_unified(1);
+      if (weights) memory.mutable_place()->mutable_parameters()->set_unified(1);
+      memory.mutable_stream()->Clear();
+      memory.mutable_stream()->set_resident(3);
+      memory.mutable_stream()->set_moved(1);
+      const StageMemory program = Read(request).of_rank(0);
+      const StageMemory closed = ClosedForm(request).of_rank(0);
+      const auto ratio = [&](program::Tier tier, auto bytes) {
+        return static_cast<double>(bytes(closed.tier(tier))) /
+               static_cast<double>(bytes(program.tier(tier)));
+      };
+      const auto arena = [](const TierBytes& tier) { return tier.arena_bytes; };
+      const auto rooms = [](const TierBytes& tier) { return tier.of(ByteClass::kStaging); };
+      EXPECT_NEAR(ratio(program::Tier::kHost, arena), 1, 0.001);
+      EXPECT_NEAR(ratio(program::Tier::kDevice, rooms), 1, 0.1);
+      for (const ByteClass gone : {ByteClass::kMaster, ByteClass::kOptimizer}) {
+        EXPECT_EQ(program.tier(program::Tier::kDevice).of(gone), 0);
+        EXPECT_EQ(closed.tier(program::Tier::kDevice).of(gone), 0);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::planner

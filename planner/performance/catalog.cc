@@ -33,6 +33,10 @@ Network ToNetwork(const v1::NetworkProfile& profile) {
   // By PCIe the driver moves pages at half of what copies reach (bitsandbytes, explanations of
   // paged optimizers).
   network.page_rate = profile.page_rate() > 0 ? profile.page_rate() : profile.host_rate() / 2;
+  network.coherent = profile.page_rate() > 0;
+  network.host_memory_bytes = profile.host_memory_bytes();
+  network.host_memory_rate = profile.host_memory_rate();
+  network.host_is_device = profile.host_is_device();
   network.disk_rate = profile.disk_rate();
   return network;
 }

@@ -52,7 +52,8 @@ struct LayoutChoice {
   Recompute recompute = Recompute::kNone;
   Precision precision = Precision::kHalf;
   Offload offload = Offload::kNone;
-  bool unified = false;  // states that are offloaded are in unified memory: updates on the device
+  // States that are offloaded are in unified memory, updated by the device; or on disks.
+  bool unified = false, disk = false;
 
   // Ranks that share one set of shards, those of context too.
   int64_t sharing() const { return data / replicas * context; }

@@ -139,6 +139,15 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
   return (elements * kBytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
 }
 
+// Updates of states on the host: gradient, master and two moments read, the last three and the
+// parameter written. They go on under the next step, whose first forward waits for each layer's.
+double HostUpdateSeconds(const Machine& machine, double elements, const Stage& stage) {
+  constexpr double kBytes = 30;
+  if (machine.network.host_memory_rate <= 0) return 0;
+  return std::max(0.0,
+                  elements * kBytes / machine.network.host_memory_rate - stage.forward.compute());
+}
+
 // What the host's link or the disks add beyond the time that hides them: states in and out once a
 // step (a fetch of 12 bytes per element and the way back), activations once per micro-batch each
 // way.
@@ -154,16 +163,18 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
       elements /= static_cast<double>(layout.sharing());
     }
     // Pages of states that come hide the way back of those before; gradients and parameters stay.
+    // Where host and device are one memory no byte of them moves.
     if (layout.unified) {
-      exposed += machine.network.page_rate > 0 ? elements * 12 / machine.network.page_rate : 0;
+      const bool moves = machine.network.page_rate > 0 && !machine.network.host_is_device;
+      exposed += moves ? elements * 12 / machine.network.page_rate : 0;
       elements = 0;
     }
     // Gradients leave in the last backward; the updated parameters come back after it.
-    const double slowest = machine.network.disk_rate > 0 && layout.offload == Offload::kAll
-                               ? machine.network.disk_rate
-                               : rate;
+    const bool disk = layout.disk && machine.network.disk_rate > 0;
+    const double slowest = disk ? machine.network.disk_rate : rate;
     exposed += std::max(0.0, elements * 4 / rate - stage.backward.compute()) +
-               elements * (slowest < rate ? 12 / slowest : 2 / rate);
+               elements * (slowest < rate ? 12 / slowest : 2 / rate) +
+               HostUpdateSeconds(machine, elements, stage);
   }
   if (layout.offload != Offload::kOptimizer) {
     const double bytes = ActivationBytes(shape, layout) * LayersOf(shape, layout).middle;
@@ -282,7 +293,8 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   terms.straggler =
       nodes > 1 ? terms.total() * machine.calibration.straggler * std::log2(nodes) : 0;
   step.seconds = terms.total();
-  step.memory_bytes = MemoryEstimate(machine.software, shape, layout, parameters);
+  step.memory_bytes = MemoryEstimate(machine, shape, layout, parameters);
+  step.host_bytes = HostEstimate(machine, shape, layout, parameters);
   return step;
 }
 
