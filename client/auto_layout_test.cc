@@ -109,6 +109,44 @@ TEST_F(AutoLayoutTest, LittleMemory_LeavesWhatFitsFirstAndTriesRecompute) {
   EXPECT_THAT(Texts(*Rank(kTwoRanks, 1)), Contains(HasSubstr("recompute full")));
 }
 
+TEST_F(AutoLayoutTest, RoomOfNodes_IsOfEachRank_AndWhatHasNoneComesLastByHowMuchItLacks) {
+  const std::vector<Candidate> all = *Rank(kTwoRanks);
+  int64_t least = all[0].rank_host;
+  for (const Candidate& each : all) {
+    EXPECT_GE(2 * each.rank_host, each.bytes) << each.words.ToText();
+    EXPECT_EQ(each.rank_device, 0);
+    least = std::min(least, each.rank_host);
+  }
+  const std::vector<Candidate> tight =
+      *Rank(kTwoRanks, AutoRequest{.room = {.host = least, .host_node = "n"}});
+  EXPECT_TRUE(tight.front().fits);
+  for (const Candidate& each : tight) EXPECT_EQ(each.has_room, each.rank_host <= least);
+  const planner::RankRoom little{.host = 1024, .host_node = "n"};
+  const std::vector<Candidate> none = *Rank(kTwoRanks, AutoRequest{.room = little});
+  EXPECT_THAT(none.front().words.ToText(), HasSubstr("recompute full"));
+  for (size_t i = 0; i < none.size(); ++i) {
+    EXPECT_FALSE(none[i].has_room);
+    EXPECT_GE(none[i].rank_host, none.front().rank_host);
+  }
+  EXPECT_THAT(planner::WhyNoRoom(none.front(), little),
+              HasSubstr("of the host's memory, and n has 1.00 KiB for each rank"));
+}
+
+TEST_F(AutoLayoutTest, OfAccelerators_ADeviceHasWhatTheRuntimeTakesBesideItsArena) {
+  constexpr char kGpu[] =
+      "train: {sequence: 32, global_batch: 8}\nparallel: auto\nresources: {ranks: 2, device: "
+      "h100}\n";
+  const planner::RankRoom card{.device = int64_t{80} << 30, .device_node = "n", .kind = "h100"};
+  const std::vector<Candidate> large = *Rank(kGpu, AutoRequest{.room = card});
+  EXPECT_TRUE(large.front().fits);
+  EXPECT_GT(large.front().rank_device, int64_t{500} << 20);  // a context and communicators
+  const planner::RankRoom small{.device = 500'000'000, .device_node = "n", .kind = "h100"};
+  const std::vector<Candidate> none = *Rank(kGpu, AutoRequest{.room = small});
+  EXPECT_FALSE(none.front().has_room);
+  EXPECT_THAT(planner::WhyNoRoom(none.front(), small),
+              HasSubstr("of a device, and those of n have"));
+}
+
 TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   const auto ranked = Rank(std::string(kTwoRanks) + "memory: {device: 1KiB}\n");
   ASSERT_TRUE(ranked.ok()) << ranked.status();

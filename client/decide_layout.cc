@@ -96,6 +96,8 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
   Costs costs = CostsOf(measured, file.job, ranks, threads);
   const bool validates = file.job.evaluate().every_steps() > 0;
   RankedLayouts ranked{.notice = std::move(costs.notice)};
+  const std::string& device = file.job.resources().device();
+  if (basis.room != nullptr) ranked.room = basis.room(device, ranks);
   Patience patience(basis);
   planner::AutoRequest request = {
       .job = &file.job,
@@ -106,7 +108,8 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
       .threads = threads,
       .evaluate_sequences = validates ? file.job.evaluate().sequences() : 0,
       .memory_bytes = basis.memory_bytes,
-      .device = file.job.resources().device(),
+      .room = ranked.room,
+      .device = device,
       .on_progress = [&](int64_t looked_at, int64_t of) { patience.Tell(looked_at, of); }};
   if (basis.learned != nullptr) request.learned = basis.learned();
   auto candidates = planner::RankLayouts(request);

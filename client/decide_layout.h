@@ -23,6 +23,9 @@ struct DecisionBasis {
   // What the cluster has learned of plans; asked only where something is to be decided. Null: there
   // is none.
   std::function<planner::LearnedFamilies()> learned = nullptr;
+  // What ranks may have of the nodes that the job is submitted to. Null: it runs on this machine,
+  // which has memory_bytes.
+  planner::AskRoom room = nullptr;
   // Told what it is doing, one line, while it takes longer than a second. Null: nobody listens.
   std::function<void(const std::string& line)> say = nullptr;
   const common::Clock* clock = nullptr;  // that tells how long; null: the machine's
@@ -30,6 +33,7 @@ struct DecisionBasis {
 
 struct RankedLayouts {
   std::vector<planner::Candidate> candidates;  // fastest first; none: see why_none
+  planner::RankRoom room;                      // that they were judged by
   std::string notice;  // what of the times is not this machine's, and why; empty: nothing
   absl::Status
       why_none;  // RankLayouts' error: no layout is legal, or there are too many to look at

@@ -320,15 +320,32 @@ absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl:
   return problems.ToStatus();
 }
 
+// The key that leaves most to decide.
+const char* KeyOf(const LoadedJob& loaded) {
+  return loaded.file.job.parallel().automatic() ? "parallel" : "train.micro_batch";
+}
+
+absl::Status WithoutRoom(const LoadedJob& loaded, const RankedLayouts& ranked) {
+  const char* const key = KeyOf(loaded);
+  spec::Problems problems(loaded.path);
+  problems.Add(
+      {loaded.file.positions.Of(key), key,
+       absl::StrCat("of ", ranked.candidates.size(),
+                    " layouts none fits the cluster's nodes; with the least ",
+                    planner::WhyNoRoom(ranked.candidates.front(), ranked.room)),
+       "use more ranks, a shorter train.sequence or a smaller model, or delete the nodes that have "
+       "too little (strata delete node)",
+       spec::ProblemKind::kInfeasible});
+  return problems.ToStatus();
+}
+
 // What the file leaves to be decided becomes settings beside those that were typed.
 absl::StatusOr<LoadedJob> Decided(const LoadedJob& loaded, const spec::ReadOptions& options,
                                   const DecisionBasis& basis, NamedFiles& files) {
   ASSIGN_OR_RETURN(const RankedLayouts ranked,
                    RankHere(loaded.file, Reader(loaded.path, options, files), basis));
-  if (!ranked.why_none.ok()) {
-    const bool parallel = loaded.file.job.parallel().automatic();
-    return ToldAt(parallel ? "parallel" : "train.micro_batch", loaded, ranked.why_none);
-  }
+  if (!ranked.why_none.ok()) return ToldAt(KeyOf(loaded), loaded, ranked.why_none);
+  if (!ranked.candidates.front().has_room) return WithoutRoom(loaded, ranked);
   const std::vector<std::string>& settings = ranked.candidates.front().settings;
   spec::ReadOptions more = options;
   more.settings.insert(more.settings.end(), settings.begin(), settings.end());

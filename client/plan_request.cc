@@ -96,11 +96,17 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
     return absl::OkStatus();
   }
   if (key == "offload") {
-    ASSIGN_OR_RETURN(pins.offload, WordOf<Offload>(key, value,
-                                                   {{"none", Offload::kNone},
-                                                    {"optimizer", Offload::kOptimizer},
-                                                    {"activations", Offload::kActivations},
-                                                    {"all", Offload::kAll}}));
+    // unified: the optimizer's state is; all_unified: and activations are on the host.
+    using Home = std::pair<Offload, bool>;
+    ASSIGN_OR_RETURN(const Home home, WordOf<Home>(key, value,
+                                                   {{"none", {Offload::kNone, false}},
+                                                    {"optimizer", {Offload::kOptimizer, false}},
+                                                    {"activations", {Offload::kActivations, false}},
+                                                    {"all", {Offload::kAll, false}},
+                                                    {"unified", {Offload::kOptimizer, true}},
+                                                    {"all_unified", {Offload::kAll, true}}}));
+    pins.offload = home.first;
+    pins.unified = home.second;
     return absl::OkStatus();
   }
   return FlagError(
@@ -269,6 +275,10 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
     // The host's and the disks' rates are the device's.
     part->network.host_rate = machine.network.host_rate;
     part->network.page_rate = machine.network.page_rate;
+    part->network.coherent = machine.network.coherent;
+    part->network.host_memory_bytes = machine.network.host_memory_bytes;
+    part->network.host_memory_rate = machine.network.host_memory_rate;
+    part->network.host_is_device = machine.network.host_is_device;
     part->network.disk_rate = machine.network.disk_rate;
     machine.network = part->network;
     loaded.network = absl::StrCat("links up to ", part->widest);

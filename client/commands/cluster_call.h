@@ -28,9 +28,10 @@ absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address
 // and returns null with its exit code in `code` otherwise.
 std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal, int& code);
 
-// What `auto` is decided with: what the cluster has learned of plans (asked for when it is needed;
-// of a cluster that does not answer within some seconds it is told, and nothing is known; without a
-// cluster nothing is), and who hears of what takes long. Borrows `terminal`.
+// What `auto` is decided with: what the cluster has learned of plans and what its nodes hold (asked
+// for when it is needed; of a cluster that does not answer within some seconds it is told, and
+// nothing is known; without a cluster nothing is), and who hears of what takes long. Borrows
+// `terminal`.
 DecisionBasis DeciderFor(const absl::StatusOr<ServerAddress>& server, int64_t memory_bytes,
                          const std::string& profile, Terminal& terminal);
 

@@ -58,11 +58,26 @@ DecisionBasis DeciderFor(const absl::StatusOr<ServerAddress>& server, int64_t me
                               "): predictions are not corrected"));
     return {};
   };
+  basis.room = [&terminal, address = *server](const std::string& device, int64_t ranks) {
+    planner::RankRoom room;
+    const absl::StatusOr<std::unique_ptr<ApiClient>> client = ClientOf(address, terminal);
+    using Listed = absl::StatusOr<v1::ListNodesResponse>;
+    const Listed listed = client.ok() ? (*client)->ListNodes() : Listed(client.status());
+    if (!listed.ok()) {
+      terminal.Say(absl::StrCat("auto: what the nodes hold is not known (",
+                                listed.status().message(),
+                                "): agents judge whether the layout fits"));
+      return room;
+    }
+    for (const v1::Node& node : listed->nodes()) planner::TakeLeast(node, device, ranks, room);
+    return room;
+  };
   return basis;
 }
 
 DecisionBasis DeciderHere(const std::string& profile, Terminal& terminal) {
   DecisionBasis basis = DeciderFor(ResolveServer(""), UsableMemory(), profile, terminal);
+  basis.room = nullptr;
   basis.learned = [&terminal, profile, of_cluster = basis.learned] {
     absl::StatusOr<planner::LearnedFamilies> own = LoadFamilies(profile);
     if (!own.ok()) terminal.Say(absl::StrCat("auto: ", own.status().message()));

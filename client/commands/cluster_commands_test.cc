@@ -85,6 +85,16 @@ TEST_F(ClusterCommandsTest, ListsAreJsonArraysAlsoWhenEmpty) {
   ASSERT_EQ(nodes.size(), 1u);
   EXPECT_EQ(nodes[0]["name"], "n0");
   EXPECT_EQ(nodes[0]["state"], "READY");
+  EXPECT_TRUE(nodes[0]["host_memory_bytes"].is_null());  // an agent of before
+  EXPECT_THAT(Run({"describe", "node", "n0"}).out, testing::Not(HasSubstr("Memory")));
+  node.set_host_memory_bytes(int64_t{512} << 30);
+  node.set_device_memory_bytes(int64_t{80} << 30);
+  server_.Put(node);
+  const auto told = nlohmann::json::parse(Run({"get", "node", "n0", "-o", "json"}).out);
+  EXPECT_EQ(told["host_memory_bytes"], int64_t{512} << 30);
+  EXPECT_EQ(told["device_memory_bytes"], int64_t{80} << 30);
+  EXPECT_THAT(Run({"describe", "node", "n0"}).out,
+              HasSubstr("80.00 GiB of a device, 512.00 GiB of the host for its ranks"));
   EXPECT_EQ(Run({"get", "nodes", "-o", "name"}).out, "n0\n");
   EXPECT_THAT(Run({"get", "node", "n0"}).out, HasSubstr("READY"));
   EXPECT_THAT(Run({"get", "node", "n0", "-o", "yaml"}).out, HasSubstr("name: n0\nstate: READY\n"));

@@ -7,6 +7,7 @@
 #include "client/terminal/table.h"
 #include "client/views/description.h"
 #include "client/views/job_view.h"
+#include "common/units.h"
 
 namespace strata::client {
 
@@ -22,6 +23,19 @@ std::string HeardText(const v1::Node& node, double wall_seconds) {
   if (!node.has_last_heartbeat_time()) return "";
   const double silence = wall_seconds - static_cast<double>(node.last_heartbeat_time().seconds());
   return absl::StrCat(AgeText(silence), " ago");
+}
+
+// Empty: not known.
+std::string MemoryText(const v1::Node& node) {
+  const auto text = [](int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); };
+  std::vector<std::string> parts;
+  if (node.device_memory_bytes() > 0) {
+    parts.push_back(absl::StrCat(text(node.device_memory_bytes()), " of a device"));
+  }
+  if (node.host_memory_bytes() > 0) {
+    parts.push_back(absl::StrCat(text(node.host_memory_bytes()), " of the host for its ranks"));
+  }
+  return absl::StrJoin(parts, ", ");
 }
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
@@ -48,8 +62,9 @@ Json ToJson(const v1::Node& node) {
                {"etag", node.etag()},
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
-  json["version"] = node.version();
-  json["build"] = node.build();
+  const auto known = [](int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(nullptr); };
+  json["host_memory_bytes"] = known(node.host_memory_bytes());
+  json["device_memory_bytes"] = known(node.device_memory_bytes());
   json["leaving"] = node.leaving();
   json["drained"] = node.drained();
   if (node.drained()) json["drain_reason"] = node.drain_reason();
@@ -103,6 +118,7 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
                                                                   node.unhealthy_devices().end())) {
     text.Add("Unhealthy", absl::StrCat("device ", device, ": ", why));
   }
+  text.Add("Memory", MemoryText(node));
   text.Add("Jobs", node.jobs().empty() ? "none" : JobsText(node, ", "));
   text.Add("Locality", absl::StrJoin(locality, ", "));
   text.Add("Heard", node.has_last_heartbeat_time() ? HeardText(node, wall_seconds)

@@ -12,7 +12,7 @@ namespace strata::client {
 
 // name, state, device, devices, free, jobs, locality, address, incarnation (hexadecimal), and when
 // its agent was last heard; drained, quarantined, quarantine_reason; unhealthy_devices (index:
-// why).
+// why); host_memory_bytes and device_memory_bytes, which ranks may use (null: not known).
 Json ToJson(const v1::Node& node);
 
 // NAME STATE DEVICE DEVICES FREE JOBS HEARD. `wall_seconds`: now, since 1970.

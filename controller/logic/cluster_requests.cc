@@ -211,8 +211,8 @@ v1::Node ShowNode(const NodeEntry& node) {
   }
   shown.set_resource_version(node.resource_version);
   shown.set_etag(EtagOf(node));
-  shown.set_version(node.version);
-  shown.set_build(node.build);
+  shown.set_host_memory_bytes(node.host_memory);
+  shown.set_device_memory_bytes(node.device_memory);
   shown.set_drained(node.drained);
   shown.set_drain_reason(node.drain_reason);
   shown.set_leaving(node.leaving);

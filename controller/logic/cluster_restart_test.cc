@@ -287,5 +287,23 @@ TEST(Schedule, AJobThatFitsStartsThoughManyBeforeItDoNot) {
   EXPECT_EQ(core.FindJob("jobs/j250")->state(), v1::Job::STARTING);
 }
 
+TEST_F(TwoNodes, WhatNodesHoldIsKnownBeforeTheyAreHeardAgainAndAsTheyTellItLast) {
+  h.SetMemory("n0", 64'000, 80'000);
+  h.Join("n0");
+  h.Join("n1");  // an agent of before, which tells nothing
+  EXPECT_EQ(h.Node("n0").device_memory_bytes(), 80'000);
+  h.RestartController();
+  EXPECT_EQ(h.Node("n0").state(), v1::Node::UNKNOWN);
+  EXPECT_EQ(h.Node("n0").host_memory_bytes(), 64'000);
+  EXPECT_EQ(h.Node("n0").device_memory_bytes(), 80'000);
+  EXPECT_EQ(h.Node("n1").host_memory_bytes(), 0);
+  h.SetMemory("n0", 32'000, -1);
+  h.Join("n0");
+  EXPECT_EQ(h.Node("n0").host_memory_bytes(), 32'000);
+  EXPECT_EQ(h.Node("n0").device_memory_bytes(), 0);
+  h.RestartController();
+  EXPECT_EQ(h.Node("n0").host_memory_bytes(), 32'000);
+}
+
 }  // namespace
 }  // namespace strata::controller

@@ -151,8 +151,8 @@ bool RestoreNode(ClusterState& state, const Write& write) {
   node.resource_version = record.resource_version();
   node.drained = record.drained();
   node.drain_reason = record.drain_reason();
-  node.version = record.version();
-  node.build = record.build();
+  node.host_memory = record.host_memory_bytes();
+  node.device_memory = record.device_memory_bytes();
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
   for (int i = 0; i < record.failure_times_size(); ++i) {
@@ -296,8 +296,8 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_resource_version(node.resource_version);
   record.set_drained(node.drained);
   record.set_drain_reason(node.drain_reason);
-  record.set_version(node.version);
-  record.set_build(node.build);
+  record.set_host_memory_bytes(node.host_memory);
+  record.set_device_memory_bytes(node.device_memory);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
   if (node.silence_written) {

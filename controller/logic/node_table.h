@@ -39,9 +39,10 @@ struct NodeEntry {
   std::string kind;
   int devices = 0;
   std::map<std::string, std::string> locality;
-  std::string version;  // of its agent, as it last registered
-  std::string build;    // of its trainer; empty: not known
-  int protocol = 1;     // that its agent and this controller have in common
+  std::string version;                         // of its agent, as it last registered
+  std::string build;                           // of its trainer; empty: not known
+  int64_t host_memory = 0, device_memory = 0;  // bytes, as Register has them; 0: not known
+  int protocol = 1;                            // that its agent and this controller have in common
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none

@@ -149,16 +149,19 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
       common.ok()) {
     node.protocol = *common;
   }
-  const bool as_built = node.version == message.version() && node.build == message.build();
+  const int64_t host_memory = std::max<int64_t>(0, message.host_memory_bytes());
+  const int64_t device_memory = std::max<int64_t>(0, message.device_memory_bytes());
+  const bool as_built = node.version == message.version() && node.build == message.build() &&
+                        node.host_memory == host_memory && node.device_memory == device_memory;
   node.version = message.version();
   node.build = message.build();
+  node.host_memory = host_memory;
+  node.device_memory = device_memory;
   if (same && as_built) return;
   if (node.resource_version != 0) state_.cluster_changed = true;
   node.kind = message.device();
   node.devices = message.devices();
   node.locality = locality;
-  node.version = message.version();
-  node.build = message.build();
   state_.nodes.Reorder();
   SaveNode(state_, node, effects_);
 }

@@ -177,6 +177,8 @@ void Harness::Register(const std::string& node, const std::vector<v1::HeldEpoch>
   hello.set_devices(agent.devices);
   hello.mutable_locality()->insert(agent.locality.begin(), agent.locality.end());
   hello.set_build(agent.build);
+  hello.set_host_memory_bytes(agent.host_memory);
+  hello.set_device_memory_bytes(agent.device_memory);
   hello.mutable_protocol()->set_least(1);
   hello.mutable_protocol()->set_greatest(agent.protocol);
   for (const v1::HeldEpoch& epoch : held) *hello.add_held() = epoch;

@@ -63,6 +63,10 @@ class Harness {
   // What it says at its next Register.
   void SetBuild(const std::string& node, const std::string& build) { agents_[node].build = build; }
   void SetDevice(const std::string& node, const std::string& kind) { agents_[node].kind = kind; }
+  void SetMemory(const std::string& node, int64_t host_bytes, int64_t device_bytes = 0) {
+    agents_[node].host_memory = host_bytes;
+    agents_[node].device_memory = device_bytes;
+  }
   void SetProtocol(const std::string& node, int greatest) { agents_[node].protocol = greatest; }
   void Say(const std::string& node, v1::AgentMessage message);
   uint64_t SessionOf(const std::string& node) const { return agents_.at(node).session; }
@@ -118,6 +122,7 @@ class Harness {
     std::map<std::string, std::string> locality = {};
     std::string build = {};
     int protocol = protocol::kGreatest;
+    int64_t host_memory = 0, device_memory = 0;
   };
   void Apply(const Effects& effects);
   template <typename Request>

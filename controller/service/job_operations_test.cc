@@ -88,6 +88,27 @@ TEST_F(JobOperations, AutoOfACallIsDecidedOnceAndSaysWhy) {
   EXPECT_THAT(FieldsOf(running_.Create(request, &job)), ElementsAre("parallel"));
 }
 
+TEST_F(JobOperations, AutoOfACallIsDecidedByWhatTheNodesHold) {
+  v1::CreateJobRequest request = GoodRequest("open");
+  v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
+  spec.clear_parallel();
+  spec.mutable_parallel()->set_automatic(true);
+  spec.mutable_resources()->set_ranks(2);
+  v1::ControllerMessage said;
+  SimulatedAgent large(running_, "large", 1, {}, 2, int64_t{1} << 40);
+  ASSERT_TRUE(large.Await(v1::ControllerMessage::kWelcome, &said));
+  v1::Job job;
+  const grpc::Status decided = running_.Create(request, &job);
+  ASSERT_TRUE(decided.ok()) << decided.error_message();
+  SimulatedAgent small(running_, "small", 1, {}, 1, 4096);
+  ASSERT_TRUE(small.Await(v1::ControllerMessage::kWelcome, &said));
+  request.mutable_job()->set_name("jobs/another");
+  const grpc::Status refused = running_.Create(request, &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(FieldsOf(refused), ElementsAre("parallel"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("small has 4.00 KiB for each rank"));
+}
+
 TEST_F(JobOperations, ListsAreFilteredAndOrdered) {
   Create("a", "nlp");
   Create("b", "vision", 5);

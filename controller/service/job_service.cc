@@ -224,8 +224,8 @@ class JobService final : public RawJobService {
                                  const v1::CreateJobRequest& asked) -> Call::Later {
           if (!AutoDecider::IsDue(core, caller.identity.ToString(), asked)) return nullptr;
           return [this, decided, context, learned = core.plan_families().ToList(),
-                  &asked](v1::Job*) -> absl::Status {
-            ASSIGN_OR_RETURN(*decided, decider_.Decide(asked.job(), learned,
+                  snapshot = core.TakeSnapshot(), &asked](v1::Job*) -> absl::Status {
+            ASSIGN_OR_RETURN(*decided, decider_.Decide(asked.job(), {learned, RoomOf(snapshot)},
                                                        [&] { return context->IsCancelled(); }));
             return absl::OkStatus();
           };

@@ -40,6 +40,7 @@ void Fleet::Begin() {
     node.name = described.name;
     node.devices = described.devices;
     node.device = described.kind;
+    node.host_memory_bytes = int64_t{64} * (nodes_.size() << 30);
     for (size_t level = 0; level < map.levels.size(); ++level) {
       if (!described.at[level].empty()) node.locality[map.levels[level]] = described.at[level];
     }
@@ -91,6 +92,7 @@ void Fleet::Register(SimNode& node) {
   hello.set_node(node.name);
   hello.set_device(node.device);
   hello.set_devices(node.devices);
+  hello.set_host_memory_bytes(node.host_memory_bytes);
   for (const auto& [level, value] : node.locality) {
     (*hello.mutable_locality())[level] = Told(node.index, level, value);
   }

@@ -32,8 +32,9 @@ struct SimNode {
   int devices = 0;
   std::string device;
   std::map<std::string, std::string> locality;
-  bool alive = false;      // it has power and an agent
-  bool reachable = false;  // by the network
+  int64_t host_memory_bytes = 0;  // another one's is another
+  bool alive = false;             // it has power and an agent
+  bool reachable = false;         // by the network
   uint64_t incarnation = 0;
   uint64_t session = 0;
   uint64_t life = 0;  // grows whenever it leaves or comes back: what was put off before is void

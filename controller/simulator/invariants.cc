@@ -198,7 +198,20 @@ void Invariants::CheckAll() {
   ++full_checks_;
   if (!world_.host.up()) return;
   CheckRecords();
+  CheckMemory();
   CheckOrphans();
+}
+
+// What a node holds is known as it told it, also of one that was not heard since the controller was
+// started again. One node at a time: asking for it costs.
+void Invariants::CheckMemory() {
+  const std::vector<SimNode>& nodes = world_.fleet.nodes();
+  if (nodes.empty()) return;
+  const SimNode& node = nodes[static_cast<size_t>(full_checks_) % nodes.size()];
+  const auto known = world_.host.core()->FindNode("nodes/" + node.name);
+  if (!known.has_value() || known->host_memory_bytes() == node.host_memory_bytes) return;
+  Violate(absl::StrCat(node.name, " holds ", node.host_memory_bytes, " B, and the controller has ",
+                       known->host_memory_bytes()));
 }
 
 // No device in two jobs; as many places as ranks, or none.

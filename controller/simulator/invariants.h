@@ -48,6 +48,7 @@ class Invariants {
  private:
   void CheckRanks(const v1::JobRecord& record, bool anew);
   void CheckRecords();
+  void CheckMemory();
   void CheckOrphans();
 
   World& world_;

@@ -184,6 +184,7 @@ void ReadLayout(const Row& row, MeasuredRun& run) {
   layout.recompute = RecomputeOf(row.Lower("recompute"));
   layout.offload = OffloadOf(row.Lower("offload"));
   layout.update_bytes = row.Number("update_bytes_per_parameter").value_or(layout.update_bytes);
+  layout.disk = layout.offload == Offload::kAll;
   const std::optional<Precision> precision = PrecisionOf(row.Lower("precision"));
   if (!precision.has_value()) {
     AddReason(run, absl::StrCat("precision \"", row.Text("precision"), "\" is not known"));

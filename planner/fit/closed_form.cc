@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/lora_proto.h"
 #include "model/passes/streamed_rows.h"
+#include "program/compose/plan.h"
 
 namespace strata::planner {
 namespace {
@@ -127,6 +128,24 @@ class Filling {
   StageMemory& stage_;
 };
 
+// Rooms that programs have at once for ranges of state: one is updated, others come and go.
+constexpr double kRangesAtOnce = 4;
+
+// What is at home in unified memory has rooms on the device. Of weights: for the layers that are
+// there at once, and for the tables at the ends. Bytes: of all state, of a range of it, of all
+// weights, of a layer's and the ends'.
+struct Unified {
+  double state = 0, range = 0, weights = 0, layer = 0, ends = 0;
+};
+void AddRooms(const v1::MemorySpec& memory, const Unified& of, Filling& filling) {
+  const v1::PlaceSpec& place = memory.place();
+  const double layers = memory.stream().resident() > 0 ? D(memory.stream().resident()) : 3;
+  const double rooms =
+      std::min(of.state * place.optimizer().unified(), kRangesAtOnce * of.range) +
+      std::min(of.weights, layers * of.layer + of.ends) * place.parameters().unified();
+  if (rooms > 0) filling.Add(ByteClass::kStaging, rooms);
+}
+
 void AddWeights(const FitRequest& request, const Numbers& n, const Degrees& degrees,
                 Filling& filling) {
   const TrainSpec& train = request.job.train();
@@ -148,11 +167,18 @@ void AddWeights(const FitRequest& request, const Numbers& n, const Degrees& degr
   filling.Add(ByteClass::kGradients, trained * gradient / degrees.of(v1::ParallelSpec::SHARD_ZERO2),
               place.gradients());
   const double held = trained / degrees.of(v1::ParallelSpec::SHARD_ZERO1);
-  if (n.other < 4) {
-    const bool split = train.optimizer().master() == OptimizerSpec::MASTER_SPLIT;
-    filling.Add(ByteClass::kMaster, held * (split ? 2 : 4), place.optimizer());
-  }
-  filling.Add(ByteClass::kOptimizer, held * MomentBytes(train.optimizer()), place.optimizer());
+  const bool split = train.optimizer().master() == OptimizerSpec::MASTER_SPLIT;
+  const double master = n.other == 4 ? 0 : split ? 2 : 4;
+  const double moments = MomentBytes(train.optimizer());
+  filling.Add(ByteClass::kMaster, held * master, place.optimizer());
+  filling.Add(ByteClass::kOptimizer, held * moments, place.optimizer());
+  AddRooms(request.job.memory(),
+           {.state = held * (master + moments),
+            .range = D(program::kRangeBytes / 4) * (master + moments),
+            .weights = weights,
+            .layer = matrices * n.matrix * degrees.pipeline / D(request.model.spec.layers),
+            .ends = others * n.other},
+           filling);
 }
 
 double TokensOfPass(const FitRequest& request, const Degrees& degrees) {

@@ -17,15 +17,12 @@ struct Kind {
 };
 
 // As nvidia-smi tells the total, with ECC where it is usual; NVIDIA's data sheets round these.
-constexpr Kind kKinds[] = {{"h100", 81559, true},  {"h100-80", 81559, true},
-                           {"h200", 143771, true}, {"b200", 183359},
-                           {"a100-80", 81920},     {"a100-40", 40960},
-                           {"a100", 81920},        {"v100", 32768},
-                           {"v100-32", 32768},     {"v100-16", 16384},
-                           {"l40s", 46068},        {"l4", 23034},
-                           {"a10", 23028},         {"t4", 15360},
-                           {"rtx4090", 24564},     {"rtx3090", 24576},
-                           {"rtx5090", 32607}};
+constexpr Kind kKinds[] = {{"h100", 81559, true},  {"h100-80", 81559, true}, {"h200", 143771, true},
+                           {"gh200", 97871, true}, {"b200", 183359},         {"a100-80", 81920},
+                           {"a100-40", 40960},     {"a100", 81920},          {"v100", 32768},
+                           {"v100-32", 32768},     {"v100-16", 16384},       {"l40s", 46068},
+                           {"l4", 23034},          {"a10", 23028},           {"t4", 15360},
+                           {"rtx4090", 24564},     {"rtx3090", 24576},       {"rtx5090", 32607}};
 
 // A process on one of eight H100s with one communicator was reported to take 1.06 GB beside its
 // tensors (NVIDIA/nccl, "All-to-all seems to trigger connection of many channels", 2025): a context
@@ -60,7 +57,7 @@ std::vector<OverheadItem> OverheadOf(const FitDevice& device, const OverheadFact
   std::vector<OverheadItem> items = {
       {"CUDA context", kContextBytes, "reports of H100s and estimators; not measured here"},
       {"cuBLAS workspace", kCublasBytes, "cuBLAS manual, cublasSetWorkspace: Hopper"}};
-  if (device.library_attention && facts.attends_in_16_bits) {
+  if (device.library_attention && facts.library_attends) {
     items.push_back({"cuDNN's workspace", kLibraryAttentionBytes,
                      "its bound; taken where attention is cuDNN's (docs/gpu.md)"});
   }

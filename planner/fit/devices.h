@@ -34,7 +34,7 @@ absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes);
 struct OverheadFacts {
   int communicators = 0;  // groups of more than one rank
   int64_t arena_bytes = 0;
-  bool attends_in_16_bits = false;  // AttendsIn16Bits
+  bool library_attends = false;  // LibraryMayAttend
 };
 // None on CPUs.
 std::vector<OverheadItem> OverheadOf(const FitDevice& device, const OverheadFacts& facts);

@@ -9,6 +9,7 @@
 #include "model/families/families.h"
 #include "planner/fit/closed_form.h"
 #include "planner/fit/collective_scratch.h"
+#include "planner/fit/library_attention.h"
 #include "planner/job/job_plan.h"
 #include "program/ir/unified.h"
 #include "program/readers/memory.h"
@@ -158,14 +159,11 @@ int Communicators(const program::GroupSizes& sizes) {
 }
 
 void AddOverhead(const FitRequest& request, MemoryOfJob& memory) {
-  const int communicators = Communicators(memory.mesh.sizes);
   int64_t most = -1;
   for (StageMemory& stage : memory.stages) {
     TierBytes& tier = stage.tier(memory.compute_tier);
     const std::vector<OverheadItem> items =
-        OverheadOf(request.device, {.communicators = communicators,
-                                    .arena_bytes = tier.arena_bytes,
-                                    .attends_in_16_bits = AttendsIn16Bits(request)});
+        OverheadOfRank(request, memory.mesh.sizes, tier.arena_bytes);
     for (const OverheadItem& item : items) tier.of(ByteClass::kOverhead) += item.bytes;
     if (tier.total() > most) memory.overhead_items = items;
     most = std::max(most, tier.total());
@@ -195,9 +193,30 @@ int MemoryOfJob::worst_rank() const {
   return worst;
 }
 
-bool AttendsIn16Bits(const FitRequest& request) {
-  return !request.inference && request.model.kind != FitModel::Kind::kPlain &&
-         request.job.train().precision() > v1::TrainSpec::PRECISION_F32;
+bool LibraryMayAttend(const FitRequest& request) {
+  const v1::JobSpec& job = request.job;
+  const model::ModelSpec& spec = request.model.spec;
+  const FitModel::Kind kind = request.model.kind;
+  if (request.inference || (kind != FitModel::Kind::kFamily && kind != FitModel::Kind::kMoe) ||
+      job.train().precision() <= v1::TrainSpec::PRECISION_F32 || job.data().packing()) {
+    return false;
+  }
+  // Ranks of context have parts of the sequences, unless they change them for heads.
+  const bool whole = job.parallel().context() <= 1 ||
+                     job.parallel().context_method() == v1::ParallelSpec::CONTEXT_METHOD_ALL_TO_ALL;
+  if (!whole || !LibraryTakesHeads(spec.head_size, spec.attention_softcap)) return false;
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const int64_t window = spec.window(layer);
+    if (window == 0 || window >= job.train().sequence()) return true;
+  }
+  return false;
+}
+
+std::vector<OverheadItem> OverheadOfRank(const FitRequest& request,
+                                         const program::GroupSizes& sizes, int64_t arena_bytes) {
+  return OverheadOf(request.device, {.communicators = Communicators(sizes),
+                                     .arena_bytes = arena_bytes,
+                                     .library_attends = LibraryMayAttend(request)});
 }
 
 absl::StatusOr<MemoryOfJob> ReadMemoryOfJob(const FitRequest& request) {

@@ -90,8 +90,13 @@ struct MemoryOfJob {
   int worst_rank() const;
 };
 
-// Whether it trains with attention in 16 bits, some of which a library may compute.
-bool AttendsIn16Bits(const FitRequest& request);
+// Whether a library computes attention of its trainings, where a device's trainers choose one
+// (worker/trainer/attention_choice.h): in 16 bits, of whole sequences whose rows see all before
+// them, in some layer at least. docs/gpu.md says what cuDNN takes.
+bool LibraryMayAttend(const FitRequest& request);
+// What the runtime takes of a rank's device, beside an arena of so many bytes.
+std::vector<OverheadItem> OverheadOfRank(const FitRequest& request,
+                                         const program::GroupSizes& sizes, int64_t arena_bytes);
 // InvalidArgument: a model or plan that cannot be.
 absl::StatusOr<MemoryOfJob> ReadMemoryOfJob(const FitRequest& request);
 

@@ -5,9 +5,12 @@
 
 #include <numeric>
 
+#include "ops/attention.h"
 #include "planner/fit/closed_form.h"
+#include "planner/fit/collective_scratch.h"
 #include "planner/fit/fit_testing.h"
 #include "planner/fit/library_attention.h"
+#include "planner/job/job_plan.h"
 
 namespace strata::planner {
 namespace {
@@ -261,11 +264,75 @@ TEST(MemoryOfJob, OfHopper_CountsTheBoundOfCudnnWhereItMayCompute) {
     EXPECT_EQ(overhead(device, Method::kMixed), kLibraryAttentionBytes) << device;
     EXPECT_EQ(overhead(device, Method::kLora), kLibraryAttentionBytes) << device;
   }
+  EXPECT_EQ(overhead("gh200", Method::kMixed), kLibraryAttentionBytes);
+  EXPECT_EQ(overhead("h200", Method::kMixed, "gemma-2-2b"), 0);  // caps its scores
   EXPECT_EQ(overhead("h200", Method::kF32), 0);
   EXPECT_EQ(overhead("h200", Method::kInference), 0);
   EXPECT_EQ(overhead("h200", Method::kMixed, "mlp"), 0);
   EXPECT_EQ(overhead("b200", Method::kMixed), 0);  // Strata's kernels, unless cuDNN is asked for
   EXPECT_EQ(overhead("a100", Method::kMixed), 0);
+  // Of a card whose kind nobody names it is not known what attends.
+  const MemoryOfJob sized =
+      Read(RequestOf("gpt2", Method::kMixed, *DeviceOf("80GB", 80'000'000'000), 1));
+  for (const OverheadItem& item : sized.overhead_items) EXPECT_NE(item.what, "cuDNN's workspace");
+}
+
+// Whether the job's programs have attention that the engine asks a library for: of whole sequences
+// in 16 bits, without documents (worker/engine/cuda/binding/attention.cc); the library takes no
+// windows and no caps, and heads of a multiple of 8 up to 256 (kernels/cuda/cudnn).
+bool ProgramsAskTheLibrary(const FitRequest& request) {
+  const auto decided = DecideJob(request.job, request.model.spec, {.scratch = CollectiveScratch});
+  EXPECT_TRUE(decided.ok()) << decided.status();
+  bool asks = false;
+  for (int stage = 0; stage < decided->decision.plan.groups.pipeline; ++stage) {
+    const auto programs = program::ComposeStage(decided->decision, stage, decided->update);
+    for (const program::Template& at : programs->set.templates) {
+      for (const program::Op& op : at.ops) {
+        if (op.kind != program::OpKind::kAttentionForward) continue;
+        const auto read = ops::FromOp<ops::AttentionForward>(op);
+        const ops::AttentionShape& shape = read->shape;
+        const bool windowed = shape.scores.window > 0 && shape.scores.window < shape.sequence;
+        asks |= !read->documents && shape.type != program::DType::kF32 && !windowed &&
+                shape.scores.softcap == 0 && shape.head_size % 8 == 0 && shape.head_size <= 256;
+      }
+    }
+  }
+  return asks;
+}
+
+TEST(LibraryMayAttend, EqualsWhatTheProgramsOfTheJobAskFor) {
+  int takes = 0, refuses = 0;
+  const auto check = [&](const FitRequest& request, const char* what) {
+    const bool may = LibraryMayAttend(request);
+    EXPECT_EQ(may, ProgramsAskTheLibrary(request)) << request.model.name << ", " << what;
+    ++(may ? takes : refuses);
+  };
+  for (const char* name : {"gpt2", "llama-3.2-1b", "gemma-2-2b", "gemma-3-1b", "phi-3-mini"}) {
+    for (const Method method : {Method::kF32, Method::kMixed, Method::kLora}) {
+      check(RequestOf(name, method, *DeviceOf("h200", 0), 1024), "as it is");
+    }
+    FitRequest request = RequestOf(name, Method::kMixed, *DeviceOf("h200", 0), 1024);
+    request.job.mutable_data()->set_packing(true);
+    check(request, "documents");
+    request.job.mutable_data()->clear_packing();
+    FitRequest windows = request;
+    windows.model.spec.sliding_window = 256;
+    windows.model.spec.full_attention.clear();
+    check(windows, "windows in all layers");
+    windows.model.spec.sliding_window = 4096;
+    check(windows, "windows as long as a sequence");
+    for (const auto method :
+         {v1::ParallelSpec::CONTEXT_METHOD_RING, v1::ParallelSpec::CONTEXT_METHOD_ALL_GATHER,
+          v1::ParallelSpec::CONTEXT_METHOD_ALL_TO_ALL}) {
+      FitRequest parts = request;
+      parts.job.mutable_parallel()->set_context(2);
+      parts.job.mutable_parallel()->set_context_method(method);
+      parts.job.mutable_resources()->set_ranks(2);
+      check(parts, v1::ParallelSpec::ContextMethod_Name(method).c_str());
+    }
+  }
+  EXPECT_GT(takes, 5);
+  EXPECT_GT(refuses, 5);
 }
 
 TEST(MemoryOfJob, AttentionWithoutFlash_IsHeadsTimesSequenceSquared) {
@@ -329,6 +396,35 @@ TEST(MemoryOfJob, ClosedFormsOfAModelWithPrograms_AreWithinATenthOfThem) {
   EXPECT_FALSE(fp8.from_program);
   EXPECT_NEAR(static_cast<double>(fp8.of_rank(0).tier(program::Tier::kDevice).total()) / program, 1,
               0.1);
+}
+
+// The same of unified memory: homes on the host, and on the device rooms instead.
+TEST(MemoryOfJob, ClosedFormsOfUnifiedMemory_AgreeWithPrograms) {
+  for (const Method method : {Method::kF32, Method::kMixed}) {
+    for (const bool weights : {false, true}) {
+      FitRequest request = RequestOf("llama-3.1-8b", method, Card(120'000'000'000), 2048);
+      v1::MemorySpec& memory = *request.job.mutable_memory();
+      memory.mutable_place()->mutable_optimizer()->set_unified(1);
+      if (weights) memory.mutable_place()->mutable_parameters()->set_unified(1);
+      memory.mutable_stream()->Clear();
+      memory.mutable_stream()->set_resident(3);
+      memory.mutable_stream()->set_moved(1);
+      const StageMemory program = Read(request).of_rank(0);
+      const StageMemory closed = ClosedForm(request).of_rank(0);
+      const auto ratio = [&](program::Tier tier, auto bytes) {
+        return static_cast<double>(bytes(closed.tier(tier))) /
+               static_cast<double>(bytes(program.tier(tier)));
+      };
+      const auto arena = [](const TierBytes& tier) { return tier.arena_bytes; };
+      const auto rooms = [](const TierBytes& tier) { return tier.of(ByteClass::kStaging); };
+      EXPECT_NEAR(ratio(program::Tier::kHost, arena), 1, 0.001);
+      EXPECT_NEAR(ratio(program::Tier::kDevice, rooms), 1, 0.1);
+      for (const ByteClass gone : {ByteClass::kMaster, ByteClass::kOptimizer}) {
+        EXPECT_EQ(program.tier(program::Tier::kDevice).of(gone), 0);
+        EXPECT_EQ(closed.tier(program::Tier::kDevice).of(gone), 0);
+      }
+    }
+  }
 }
 
 }  // namespace

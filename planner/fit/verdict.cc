@@ -122,7 +122,7 @@ void CompleteRequest(FitRequest& request) {
   const bool alone = request.job.resources().ranks() <= 1;
   int64_t usable = request.device.bytes - 2 * common::kMiB;
   const OverheadFacts facts{.communicators = alone ? 0 : kCommunicators,
-                            .attends_in_16_bits = AttendsIn16Bits(request)};
+                            .library_attends = LibraryMayAttend(request)};
   for (const OverheadItem& item : OverheadOf(request.device, facts)) usable -= item.bytes;
   v1::MemorySpec& memory = *request.job.mutable_memory();
   memory.set_device(std::max<int64_t>(usable, common::kMiB));

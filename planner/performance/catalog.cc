@@ -21,6 +21,10 @@ namespace {
 constexpr char kGenericSoftware[] = "generic";
 constexpr char kScaledFrom[] = "H100";  // stands in for GPUs that are not known
 
+// One device's share of a host: two sockets' sixteen channels of DDR5-4800 reach some 450 GB/s, for
+// eight devices.
+constexpr double kUsualHostMemoryRate = 50e9;
+
 Network ToNetwork(const v1::NetworkProfile& profile) {
   Network network;
   network.node_devices = profile.node_devices();
@@ -33,6 +37,11 @@ Network ToNetwork(const v1::NetworkProfile& profile) {
   // By PCIe the driver moves pages at half of what copies reach (bitsandbytes, explanations of
   // paged optimizers).
   network.page_rate = profile.page_rate() > 0 ? profile.page_rate() : profile.host_rate() / 2;
+  network.coherent = profile.page_rate() > 0;
+  network.host_memory_bytes = profile.host_memory_bytes();
+  network.host_memory_rate =
+      profile.host_memory_rate() > 0 ? profile.host_memory_rate() : kUsualHostMemoryRate;
+  network.host_is_device = profile.host_is_device();
   network.disk_rate = profile.disk_rate();
   return network;
 }

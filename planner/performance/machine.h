@@ -32,12 +32,14 @@ struct Network {
   double domain_efficiency = 0.8;
   double network_rate = 0;
   double network_efficiency = 0.85;
-  double host_rate = 0;  // PCIe or C2C
-  double page_rate = 0;  // of unified memory, each way
-  // Of a host's memory, one device's share: two sockets' sixteen channels of DDR5-4800 reach some
-  // 500 GB/s, for eight devices with room for what else the host does.
-  double host_memory_rate = 50e9;
-  double disk_rate = 0;  // of one device's share of its node's disks; 0: none
+  double host_rate = 0;   // PCIe or C2C
+  double page_rate = 0;   // of unified memory, each way
+  bool coherent = false;  // device and host reach each other's memory without faults
+  // One device's share of its host: 0: not known, and then neither checked nor waited for.
+  double host_memory_bytes = 0;
+  double host_memory_rate = 0;
+  bool host_is_device = false;  // one memory: bytes on the host are bytes of the device
+  double disk_rate = 0;         // of one device's share of its node's disks; 0: none
 };
 
 // How a family of training programs runs a step. These are facts of the programs, not fitted.

@@ -10,17 +10,41 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kRuntimeBytes = 0.75 * kGiB;  // context, communicators' buffers
 
+// Unified memory: master and moments of four ranges of 32 MiB in f32 (planner/fit/closed_form.cc).
+constexpr double kRoomBytes = 4.0 * 3 * 32 * 1024 * 1024;
+constexpr double kStateBytes = 12;  // of an element: the master and two moments
+
 bool Replicated(const LayoutChoice& layout) { return layout.sharding == Sharding::kReplicated; }
+
+double ShardsOf(const LayoutChoice& layout) {
+  return Replicated(layout) ? 1 : static_cast<double>(layout.sharing());
+}
+
+bool StatesAway(const LayoutChoice& layout) {
+  return layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll;
+}
+
+bool ActivationsAway(const LayoutChoice& layout) {
+  return layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
+}
+
+// Micro-batches in flight on the first stage, in units of its layers (arXiv:2205.05198, section
+// 4.2.3).
+double InFlight(const LayoutChoice& layout) {
+  const double pipeline = static_cast<double>(layout.pipeline);
+  double in_flight = pipeline;
+  if (layout.chunks > 1) in_flight += (pipeline - 1) / static_cast<double>(layout.chunks);
+  return std::min(in_flight, static_cast<double>(layout.micro_batches()));
+}
 
 // Parameters, gradients, master copies and moments. Fully sharded: all of it; two layers at a
 // time, the embedding and the head are whole, in 16 bits, with their gradients.
-double StateBytes(const TrainingShape& shape, const LayoutChoice& layout,
+double StateBytes(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
                   const StageParameters& parameters) {
   const double shards = static_cast<double>(layout.sharing());
   const double held = parameters.dense + parameters.experts;
-  const bool states_elsewhere =
-      layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll;
-  const double state_bytes = states_elsewhere ? 0 : 12;
+  const bool away = StatesAway(layout) && !machine.network.host_is_device;
+  const double state_bytes = away ? 0 : kStateBytes;
   if (layout.sharding != Sharding::kZero3) {
     return held * 6 + held * state_bytes / (Replicated(layout) ? 1 : shards);
   }
@@ -63,17 +87,12 @@ double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
   return norms + attention + block;
 }
 
-double MemoryEstimate(const Software& software, const TrainingShape& shape,
+double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
                       const LayoutChoice& layout, const StageParameters& parameters) {
   const double layers = LayersOf(shape, layout).middle;
-  const double pipeline = static_cast<double>(layout.pipeline);
-  // Micro-batches in flight on the first stage, in units of its layers (arXiv:2205.05198, section
-  // 4.2.3).
-  double in_flight = pipeline;
-  if (layout.chunks > 1) in_flight += (pipeline - 1) / static_cast<double>(layout.chunks);
-  in_flight = std::min(in_flight, static_cast<double>(layout.micro_batches()));
-  const bool away = layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
-  const double kept = away ? std::min(2.0, layers) : layers * in_flight;
+  const bool one_memory = machine.network.host_is_device;
+  const bool away = ActivationsAway(layout) && !one_memory;
+  const double kept = away ? std::min(2.0, layers) : layers * InFlight(layout);
   const double activations = ActivationBytes(shape, layout) * kept;
 
   const double tensor = static_cast<double>(layout.tensor);
@@ -81,7 +100,7 @@ double MemoryEstimate(const Software& software, const TrainingShape& shape,
                         static_cast<double>(layout.context);
   const double logits = layout.pipeline > 1 ? 0
                                             : tokens * static_cast<double>(shape.vocab) / tensor *
-                                                  software.logit_bytes;
+                                                  machine.software.logit_bytes;
   // The gradient of the largest matrix, in 16 bits and converted to 32, before it is accumulated.
   const double ffn =
       static_cast<double>(shape.experts > 0 ? shape.expert_ffn * shape.experts : shape.ffn) /
@@ -94,8 +113,26 @@ double MemoryEstimate(const Software& software, const TrainingShape& shape,
     whole.recompute = Recompute::kNone;
     replayed = ActivationBytes(shape, whole);
   }
-  return StateBytes(shape, layout, parameters) + activations + logits + gradient + replayed +
-         kRuntimeBytes;
+  double rooms = 0;
+  if (StatesAway(layout) && layout.unified && !one_memory) {
+    const double held = parameters.dense + parameters.experts;
+    rooms = std::min(held / ShardsOf(layout) * kStateBytes, kRoomBytes);
+  }
+  return StateBytes(machine, shape, layout, parameters) + activations + logits + gradient +
+         replayed + rooms + kRuntimeBytes;
+}
+
+double HostEstimate(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
+                    const StageParameters& parameters) {
+  if (machine.network.host_is_device) return 0;
+  double bytes = 0;
+  if (StatesAway(layout) && !layout.disk) {
+    bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * kStateBytes;
+  }
+  if (ActivationsAway(layout)) {
+    bytes += ActivationBytes(shape, layout) * LayersOf(shape, layout).middle * InFlight(layout);
+  }
+  return bytes;
 }
 
 }  // namespace strata::planner

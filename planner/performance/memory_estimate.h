@@ -14,9 +14,13 @@ struct StageParameters;
 double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout);
 
 // Of the fullest device: parameters, gradients, states, activations, the loss, and what the runtime
-// and the collectives hold.
-double MemoryEstimate(const Software& software, const TrainingShape& shape,
+// and the collectives hold. Where host and device are one memory, all is there wherever it lives.
+double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
                       const LayoutChoice& layout, const StageParameters& parameters);
+
+// Of the host, for one device: states and activations that live there. None where it is the device.
+double HostEstimate(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
+                    const StageParameters& parameters);
 
 }  // namespace strata::planner
 

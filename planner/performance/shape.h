@@ -55,7 +55,8 @@ struct LayoutChoice {
   // Moved per parameter by an update and the norm before it: by AdamW on 32-bit states gradient,
   // master and two moments read, three written, the parameter written, the gradient once more.
   double update_bytes = 34;
-  bool unified = false;  // states that are offloaded are in unified memory: updates on the device
+  // States that are offloaded are in unified memory, updated by the device; or on disks.
+  bool unified = false, disk = false;
 
   // Ranks that share one set of shards, those of context too.
   int64_t sharing() const { return data / replicas * context; }

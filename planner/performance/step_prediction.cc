@@ -119,7 +119,10 @@ double ExposedReplicaSeconds(const Machine& machine, const TrainingShape& shape,
   return sums - hidden + kContention * hidden;
 }
 
-// By the device, or by the host where it has the states.
+// Of an update's bytes those of the gradient that its norm reads.
+constexpr double kNormBytes = 4;
+
+// By the device; where the host has the states, the norm alone.
 double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
                         const StageParameters& parameters) {
   double elements = parameters.dense + parameters.experts;
@@ -130,17 +133,24 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
   if (layout.sharding != Sharding::kReplicated) {
     elements /= static_cast<double>(layout.sharing());
   }
-  const double device_rate = machine.gpu.memory_rate * machine.calibration.memory;
   const bool on_host =
       !layout.unified && (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll);
-  return elements * layout.update_bytes /
-             (on_host ? machine.network.host_memory_rate : device_rate) +
-         narrow / device_rate;
+  const double bytes = elements * (on_host ? kNormBytes : layout.update_bytes);
+  return (bytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
 }
 
-// What the host's link or the disks add beyond the time that hides them: states in and
-// out once a step (a fetch of 12 bytes per element and the way back), activations once per
-// micro-batch each way.
+// Updates of states on the host, the norm apart. They go on under the next step, whose first forward
+// waits for each layer's.
+double HostUpdateSeconds(const Machine& machine, const LayoutChoice& layout, double elements,
+                         const Stage& stage) {
+  if (machine.network.host_memory_rate <= 0) return 0;
+  const double bytes = elements * (layout.update_bytes - kNormBytes);
+  return std::max(0.0, bytes / machine.network.host_memory_rate - stage.forward.compute());
+}
+
+// What the host's link or the disks add beyond the time that hides them: states in and out once a
+// step (a fetch of 12 bytes per element and the way back), activations once per micro-batch each
+// way.
 double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
                       const LayoutChoice& layout, const StageParameters& parameters,
                       const Stage& stage) {
@@ -153,16 +163,18 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
       elements /= static_cast<double>(layout.sharing());
     }
     // Pages of states that come hide the way back of those before; gradients and parameters stay.
+    // Where host and device are one memory no byte of them moves.
     if (layout.unified) {
-      exposed += machine.network.page_rate > 0 ? elements * 12 / machine.network.page_rate : 0;
+      const bool moves = machine.network.page_rate > 0 && !machine.network.host_is_device;
+      exposed += moves ? elements * 12 / machine.network.page_rate : 0;
       elements = 0;
     }
     // Gradients leave in the last backward; the updated parameters come back after it.
-    const double slowest = machine.network.disk_rate > 0 && layout.offload == Offload::kAll
-                               ? machine.network.disk_rate
-                               : rate;
+    const bool disk = layout.disk && machine.network.disk_rate > 0;
+    const double slowest = disk ? machine.network.disk_rate : rate;
     exposed += std::max(0.0, elements * 4 / rate - stage.backward.compute()) +
-               elements * (slowest < rate ? 12 / slowest : 2 / rate);
+               elements * (slowest < rate ? 12 / slowest : 2 / rate) +
+               HostUpdateSeconds(machine, layout, elements, stage);
   }
   if (layout.offload != Offload::kOptimizer) {
     const double bytes = ActivationBytes(shape, layout) * LayersOf(shape, layout).middle;
@@ -279,7 +291,8 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   terms.straggler =
       nodes > 1 ? terms.total() * machine.calibration.straggler * std::log2(nodes) : 0;
   step.seconds = terms.total();
-  step.memory_bytes = MemoryEstimate(machine.software, shape, layout, parameters);
+  step.memory_bytes = MemoryEstimate(machine, shape, layout, parameters);
+  step.host_bytes = HostEstimate(machine, shape, layout, parameters);
   return step;
 }
 

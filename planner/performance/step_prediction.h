@@ -31,6 +31,7 @@ struct StepPrediction {
   double seconds = 0;
   StepTerms terms;
   double memory_bytes = 0;  // of the fullest device
+  double host_bytes = 0;    // of its host, for it
 };
 
 // Parameters that one device of the fullest stage holds before any data sharding.

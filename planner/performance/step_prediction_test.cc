@@ -166,8 +166,11 @@ TEST(Step, OffloadedStatesCostWhatTheLinkDoesNotHide) {
   EXPECT_EQ(Predict(RoundMachine(), layout).terms.offload, 0);
   layout.offload = Offload::kOptimizer;
   const double host = Predict(RoundMachine(), layout).terms.offload;
-  layout.offload = Offload::kAll;
   EXPECT_GT(host, 0);
+  layout.disk = true;
+  EXPECT_GT(Predict(RoundMachine(), layout).terms.offload, host);
+  layout.disk = false;
+  layout.offload = Offload::kAll;
   EXPECT_GT(Predict(RoundMachine(), layout).terms.offload, host);
 }
 
@@ -187,6 +190,58 @@ TEST(Step, StatesInUnifiedMemoryCostTheirPages) {
   const StepPrediction coherent = Predict(machine, layout);
   EXPECT_DOUBLE_EQ(coherent.terms.offload, pages.terms.offload / 20);
   EXPECT_LT(coherent.terms.offload, host.terms.offload);
+}
+
+// The host's processors read gradients, master and moments and write the last three and weights,
+// while the next forward goes on.
+TEST(Step, UpdatesOnAHostOfAKnownRateAreWaitedForAsFarAsTheNextForwardDoesNotHideThem) {
+  LayoutChoice layout{.data = 8, .global_batch = 8, .offload = Offload::kOptimizer};
+  Machine machine = RoundMachine();
+  const double transfers = Predict(machine, layout).terms.offload;
+  const double elements = ParametersOf(SmallShape(), layout).dense / 8;
+  machine.network.host_memory_rate = 1e9;
+  const double slow = Predict(machine, layout).terms.offload;
+  machine.network.host_memory_rate = 2e9;
+  EXPECT_NEAR(slow - Predict(machine, layout).terms.offload, elements * 30 / 2e9, 1e-6);
+  machine.network.host_memory_rate = 1e15;
+  EXPECT_DOUBLE_EQ(Predict(machine, layout).terms.offload, transfers);
+  layout.unified = true;  // the device updates
+  machine.network.host_memory_rate = 1e9;
+  EXPECT_DOUBLE_EQ(Predict(machine, layout).terms.offload, elements * 12 / 10e9);
+}
+
+TEST(Memory, OfStatesInUnifiedMemory_TheDeviceHasRoomsAndTheHostTheStates) {
+  LayoutChoice layout = SmallLayout();
+  const StepPrediction device = Predict(RoundMachine(), layout);
+  const StageParameters held = ParametersOf(SmallShape(), layout);
+  const double states = 12 * held.dense / layout.sharing();
+  EXPECT_EQ(device.host_bytes, 0);
+  layout.offload = Offload::kOptimizer;
+  const StepPrediction host = Predict(RoundMachine(), layout);
+  EXPECT_DOUBLE_EQ(host.host_bytes, states);
+  EXPECT_NEAR(device.memory_bytes - host.memory_bytes, states, 1);
+  layout.unified = true;
+  const StepPrediction unified = Predict(RoundMachine(), layout);
+  EXPECT_DOUBLE_EQ(unified.host_bytes, states);
+  EXPECT_NEAR(unified.memory_bytes - host.memory_bytes, 384.0 * 1024 * 1024, 1);
+}
+
+TEST(Memory, WhereHostAndDeviceAreOne_MovingThereFreesNothingAndPagesStayWhereTheyAre) {
+  Machine machine = RoundMachine();
+  machine.network.host_is_device = true;
+  LayoutChoice layout = SmallLayout();
+  const StepPrediction device = Predict(machine, layout);
+  for (const Offload offload : {Offload::kOptimizer, Offload::kActivations, Offload::kAll}) {
+    layout.offload = offload;
+    const StepPrediction elsewhere = Predict(machine, layout);
+    EXPECT_EQ(elsewhere.memory_bytes, device.memory_bytes);
+    EXPECT_EQ(elsewhere.host_bytes, 0);
+    EXPECT_GE(elsewhere.seconds, device.seconds);
+  }
+  layout.offload = Offload::kOptimizer;
+  layout.unified = true;
+  EXPECT_EQ(Predict(machine, layout).terms.offload, 0);
+  EXPECT_EQ(Predict(machine, layout).memory_bytes, device.memory_bytes);
 }
 
 // Each changes one figure for the better.

@@ -10,8 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "common/divisors.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "model/model_spec_proto.h"
 #include "planner/fit/collective_scratch.h"
+#include "planner/fit/memory_of_job.h"
 #include "planner/search/predicted_job.h"
 
 namespace strata::planner {
@@ -24,6 +26,20 @@ struct Layout {
   int64_t micro_batch = 0;  // 0: as the file has it
   bool recompute = false;
 };
+
+// How many times what there is it needs; 0: nothing is known.
+double ShareOf(const Candidate& candidate, const RankRoom& room) {
+  const auto share = [](int64_t needs, int64_t has) {
+    return has == 0 ? 0 : static_cast<double>(needs) / static_cast<double>(has);
+  };
+  return std::max(share(candidate.rank_device, room.device), share(candidate.rank_host, room.host));
+}
+
+// The devices that a rank gets at worst. Those whose kind nobody knows have what the node tells.
+FitDevice CardOf(const RankRoom& room) {
+  absl::StatusOr<FitDevice> device = DeviceOf(room.kind, room.device);
+  return device.ok() ? *std::move(device) : FitDevice{room.kind, room.device, false};
+}
 
 class Ranking {
  public:
@@ -195,15 +211,33 @@ class Ranking {
       const auto held = [&](program::Tier tier) { return stage.set.arena(tier); };
       const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
       candidate.bytes += ranks * (device + host);
+      FillRank(job, model, mesh.sizes, device, host, candidate);
       const v1::MemorySpec& limits = job.memory();
       candidate.fits &= (!limits.has_device() || device <= limits.device()) &&
                         (!limits.has_host() || host <= limits.host());
     }
     candidate.fits &= request_.memory_bytes == 0 || candidate.bytes <= request_.memory_bytes;
+    candidate.has_room = ShareOf(candidate, request_.room) <= 1;
+    candidate.fits &= candidate.has_room;
     candidate.seconds = predicted.seconds;
     candidate.terms = predicted.terms;
     Correct(job, candidate);
     return absl::OkStatus();
+  }
+
+  // Of a rank of one stage, as far as it is the fullest.
+  void FillRank(const v1::JobSpec& job, const model::ModelSpec& model,
+                const program::GroupSizes& sizes, int64_t device, int64_t host,
+                Candidate& candidate) const {
+    if (OnAccelerator(job)) {
+      const FitRequest rank = {
+          .model = {.spec = model}, .job = job, .device = CardOf(request_.room)};
+      for (const OverheadItem& item : OverheadOfRank(rank, sizes, device)) device += item.bytes;
+    } else {
+      host += std::exchange(device, 0);
+    }
+    candidate.rank_device = std::max(candidate.rank_device, device);
+    candidate.rank_host = std::max(candidate.rank_host, host);
   }
 
   void Correct(const v1::JobSpec& job, Candidate& candidate) const {
@@ -216,10 +250,14 @@ class Ranking {
   }
 
   void Sort() {
-    std::stable_sort(tried_.begin(), tried_.end(), [](const Tried& a, const Tried& b) {
-      if (a.candidate.fits != b.candidate.fits) return a.candidate.fits;
-      if (!a.candidate.fits) return a.candidate.bytes < b.candidate.bytes;
-      return a.candidate.seconds < b.candidate.seconds;
+    const auto before = [&room = request_.room](const Candidate& a, const Candidate& b) {
+      if (a.fits != b.fits) return a.fits;
+      if (a.fits) return a.seconds < b.seconds;
+      if (a.has_room != b.has_room) return a.has_room;
+      return a.has_room ? a.bytes < b.bytes : ShareOf(a, room) < ShareOf(b, room);
+    };
+    std::stable_sort(tried_.begin(), tried_.end(), [&](const Tried& a, const Tried& b) {
+      return before(a.candidate, b.candidate);
     });
   }
 
@@ -242,6 +280,21 @@ bool LeavesToDecide(const v1::JobSpec& job) {
 program::Rates UsualRates(int64_t threads) {
   const auto share = static_cast<double>(threads);
   return {.flops_per_second = 5e10 * share, .memory_bytes_per_second = 1e10 * share};
+}
+
+std::string WhyNoRoom(const Candidate& candidate, const RankRoom& room) {
+  const auto text = [](int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); };
+  std::string needs;
+  if (room.device > 0 && candidate.rank_device > room.device) {
+    needs = absl::StrCat(text(candidate.rank_device), " of a device, and those of ",
+                         room.device_node, " have ", text(room.device));
+  }
+  if (room.host > 0 && candidate.rank_host > room.host) {
+    absl::StrAppend(&needs, needs.empty() ? "" : "; ", text(candidate.rank_host),
+                    " of the host's memory, and ", room.host_node, " has ", text(room.host),
+                    " for each rank");
+  }
+  return absl::StrCat(candidate.words.ToText(), " needs ", needs);
 }
 
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {

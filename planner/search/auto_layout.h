@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "planner/plan_family.h"
 #include "planner/search/explain.h"
+#include "planner/search/rank_room.h"
 #include "program/readers/timeline.h"
 #include "proto/strata/v1/job.pb.h"
 
@@ -40,6 +41,7 @@ struct AutoRequest {
   int64_t threads = 1;             // of a rank
   int64_t evaluate_sequences = 0;  // of validation data
   int64_t memory_bytes = 0;        // of all ranks together; 0: not known
+  RankRoom room = {};              // of each rank, on nodes of a cluster
   std::string device = "cpu";      // kind
   LearnedFamilies learned = {};    // what steps of earlier jobs took beside what was predicted
   // Told after each layout: how many were looked at, of how many that are known of by then.
@@ -55,13 +57,20 @@ struct Candidate {
   // Its parts: "compute", what compute waits for, by purpose, and "correction".
   std::vector<std::pair<std::string, double>> terms;
   int64_t bytes = 0;  // of all ranks together
-  bool fits = true;
+  // Of the fullest rank: of a CPU rank all is the host's; of an accelerator's the device has what
+  // the runtime takes, too.
+  int64_t rank_host = 0, rank_device = 0;
+  bool has_room = true;  // on nodes: what AutoRequest.room has
+  bool fits = true;      // that, limits of the job, and memory_bytes
 };
 
-// Fastest first, then those that do not fit, least memory first; not empty. The same request has
-// the same answer. InvalidArgument: no layout is legal, with the first reason; Unimplemented: more
-// than kMostAutoRanks ranks; DeadlineExceeded: given up.
+// Fastest first, then those that do not fit, least memory first, those without room last; not
+// empty. The same request has the same answer. InvalidArgument: no layout is legal, with the first
+// reason; Unimplemented: more than kMostAutoRanks ranks; DeadlineExceeded: given up.
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request);
+
+// Of one without room: "data 2, shard zero3 needs 24.00 GiB of a device, and n3 has 16.00 GiB".
+std::string WhyNoRoom(const Candidate& candidate, const RankRoom& room);
 
 inline constexpr int64_t kMostAutoRanks = 64;
 

@@ -30,6 +30,21 @@ std::string Largest(std::vector<std::pair<std::string, double>> differences, dou
   return text;
 }
 
+// Of a plan with the optimizer's state in unified memory: what that costs, and what else would.
+std::string WhyUnified(const SearchRequest& request, const RankedPlan& plan) {
+  const StageParameters held = ParametersOf(request.shape, plan.layout);
+  LayoutChoice layout = plan.layout;
+  const double sharing = layout.sharding == Sharding::kReplicated ? 1 : layout.sharing();
+  std::string text =
+      absl::StrCat("; the optimizer's state in unified memory: pages of ",
+                   Gigabytes(12 * (held.dense + held.experts) / sharing), " come and go each step");
+  if (layout.offload != Offload::kOptimizer) return text;
+  layout.unified = false;
+  const double seconds = PredictStep(request.machine, request.shape, layout).seconds;
+  return absl::StrCat(text, "; updated on the host the step would take ",
+                      common::FormatShortSeconds(seconds));
+}
+
 }  // namespace
 
 std::string JobWords::ToText() const {
@@ -119,6 +134,7 @@ std::string WhyBest(const SearchRequest& request, const SearchResult& result) {
                                      100 * computing / best.step.seconds);
   const std::string rest = Largest(std::move(others), 1);
   if (!rest.empty()) absl::StrAppend(&text, "; of the rest ", rest);
+  if (best.layout.unified) absl::StrAppend(&text, WhyUnified(request, best));
   if (result.fastest_too_large.has_value()) {
     const RankedPlan& large = *result.fastest_too_large;
     absl::StrAppend(&text, "; ", InJobWords(large.layout).ToText(), " would take ",

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_format.h"
+#include "common/units.h"
+#include "planner/performance/catalog.h"
+
 namespace strata::planner {
 namespace {
 
@@ -46,6 +50,33 @@ TEST(ExplainTest, SlowerPlan_LosesByItsLargestTerms) {
   other = best;
   other.step.memory_bytes = 2e9;
   EXPECT_EQ(WhySlower(best, other), "as fast, and needs 2.0 GB more of a device");
+}
+
+TEST(ExplainTest, FastestPlanInUnifiedMemory_TellsItsPagesAndWhatTheHostWouldTake) {
+  SearchRequest request;
+  request.machine = Catalog::Shipped().Find({.gpu = "GH200"})->machine;
+  request.shape = {.layers = 2,
+                   .hidden = 1024,
+                   .heads = 8,
+                   .kv_heads = 8,
+                   .head_dim = 128,
+                   .ffn = 4096,
+                   .vocab = 32000,
+                   .sequence_length = 1024};
+  RankedPlan best;
+  best.layout = {.global_batch = 8, .offload = Offload::kOptimizer, .unified = true};
+  best.step = PredictStep(request.machine, request.shape, best.layout);
+  SearchResult result;
+  result.plans = {best};
+  const std::string why = WhyBest(request, result);
+  const double bytes = 12 * ParametersOf(request.shape, best.layout).dense;
+  EXPECT_THAT(why, HasSubstr(absl::StrFormat("the optimizer's state in unified memory: pages of "
+                                             "%.1f GB come and go each step",
+                                             bytes / 1e9)));
+  best.layout.unified = false;
+  const double on_host = PredictStep(request.machine, request.shape, best.layout).seconds;
+  EXPECT_THAT(why, HasSubstr("; updated on the host the step would take " +
+                             common::FormatShortSeconds(on_host)));
 }
 
 TEST(ExplainTest, FastestPlan_TellsWhatMoreMemoryWouldGive) {

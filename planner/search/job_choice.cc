@@ -81,6 +81,7 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
                    : activations         ? Offload::kActivations
                                          : Offload::kNone;
   layout.unified = place.optimizer().unified() > 0;
+  layout.disk = place.optimizer().ssd() > 0;
   return layout;
 }
 

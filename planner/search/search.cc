@@ -22,7 +22,7 @@ auto OrderOf(const RankedPlan& plan) {
   const LayoutChoice& l = plan.layout;
   return std::make_tuple(plan.step.seconds, plan.step.memory_bytes, l.tensor, l.pipeline, l.context,
                          l.chunks, l.micro_batch, l.sharding, l.replicas, l.recompute, l.offload,
-                         l.expert);
+                         l.unified, l.expert);
 }
 
 class Searcher {
@@ -150,21 +150,36 @@ class Searcher {
 
   void VisitStorage(LayoutChoice layout, const LayerCost& cost, double least) {
     const std::vector<Shared> shared = SharedBy(layout);
-    std::vector<Offload> tiers = {Offload::kNone};
-    if (request_.tiers && request_.machine.network.host_rate > 0) {
-      tiers = {Offload::kNone, Offload::kOptimizer, Offload::kActivations, Offload::kAll};
-    }
-    const std::vector<Offload> homes = Chosen(request_.pins.offload, std::move(tiers));
-    result_.legal += static_cast<int64_t>(shared.size() * homes.size());
+    result_.legal += static_cast<int64_t>(shared.size() * homes_.size());
     if (least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most)) return;
     for (const Shared& each : shared) {
       layout.sharding = each.sharding;
       layout.replicas = each.replicas;
-      for (const Offload offload : homes) {
-        layout.offload = offload;
+      for (const Home& home : homes_) {
+        layout.offload = home.offload;
+        layout.unified = home.unified;
         Consider({layout, PredictStep(request_.machine, shape_, layout, cost)});
       }
     }
+  }
+
+  // Where states and activations live.
+  struct Home {
+    Offload offload = Offload::kNone;
+    bool unified = false;
+  };
+  static std::vector<Home> HomesOf(const SearchRequest& request) {
+    const Network& network = request.machine.network;
+    if (request.pins.offload.has_value()) return {{*request.pins.offload, request.pins.unified}};
+    std::vector<Home> homes = {{}};
+    if (!request.tiers || network.host_rate <= 0 || network.host_is_device) return homes;
+    homes.push_back({Offload::kOptimizer});
+    homes.push_back({Offload::kActivations});
+    homes.push_back({Offload::kAll});
+    if (!network.coherent) return homes;
+    homes.push_back({Offload::kOptimizer, true});
+    homes.push_back({Offload::kAll, true});
+    return homes;
   }
 
   struct Shared {
@@ -206,6 +221,8 @@ class Searcher {
 
   void Consider(RankedPlan plan) {
     std::vector<RankedPlan>& plans = result_.plans;
+    const double host = request_.machine.network.host_memory_bytes;
+    if (host > 0 && plan.step.host_bytes > host) return;
     if (plan.step.memory_bytes > request_.memory_bytes) {
       if (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large)) {
         result_.fastest_too_large = plan;
@@ -268,6 +285,7 @@ class Searcher {
 
   const SearchRequest& request_;
   const TrainingShape& shape_;
+  const std::vector<Home> homes_ = HomesOf(request_);
   std::map<LayerKey, LayerCost> costs_;
   SearchResult result_;
 };

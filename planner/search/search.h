@@ -21,6 +21,7 @@ struct Pins {
   std::optional<Sharding> sharding;
   std::optional<Recompute> recompute;
   std::optional<Offload> offload;
+  bool unified = false;  // with `offload`: of its states
 };
 
 struct SearchRequest {
@@ -30,7 +31,10 @@ struct SearchRequest {
   int64_t global_batch = 1;  // sequences
   Precision precision = Precision::kHalf;
   double memory_bytes = 0;  // that a step may use of one device
-  bool tiers = true;        // whether bytes may live beyond the device
+  // Whether bytes may live beyond the device. Where that is one memory with the host's they would
+  // not be beyond it. Unified memory is looked at where the link is coherent: by PCIe its pages
+  // cost four times what gradients and parameters do.
+  bool tiers = true;
   Pins pins;
   int most = 10;  // plans that are wanted
 };

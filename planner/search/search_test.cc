@@ -223,6 +223,70 @@ TEST(SearchTest, MoreMemory_IsNeverSlower) {
   EXPECT_GT(before, 0);
 }
 
+SearchRequest OneOf(const char* gpu, const TrainingShape& shape) {
+  SearchRequest request = RequestOf(shape, 1, 8);
+  request.machine = Catalog::Shipped().Find({.gpu = gpu})->machine;
+  request.memory_bytes = 0.95 * request.machine.gpu.memory_bytes;
+  return request;
+}
+
+bool HasUnified(const SearchResult& found) {
+  return std::any_of(found.plans.begin(), found.plans.end(),
+                     [](const RankedPlan& plan) { return plan.layout.unified; });
+}
+
+TEST(SearchTest, OfACoherentLink_StatesAreInUnifiedMemoryWhereTheHostHasNoTimeToUpdate) {
+  SearchRequest request = OneOf("GH200", Llama8B());
+  request.global_batch = 1;
+  const auto seconds = [&](bool unified) {
+    request.pins.offload = Offload::kOptimizer;
+    request.pins.unified = unified;
+    const SearchResult found = *Search(request);
+    EXPECT_EQ(HasUnified(found), unified);
+    return found.plans.front().step.seconds;
+  };
+  EXPECT_LT(seconds(false), seconds(true));  // a forward of 8,192 tokens hides most updates
+  request.shape.sequence_length = 2048;
+  EXPECT_LT(seconds(true), seconds(false));
+  const double pinned = seconds(true);
+  request.pins.offload.reset();
+  const SearchResult open = *Search(request);
+  EXPECT_TRUE(open.plans.front().layout.unified);
+  EXPECT_LE(open.plans.front().step.seconds, pinned);
+}
+
+TEST(SearchTest, OfPcieAndOfOneMemory_UnifiedMemoryIsNotLookedAtUnlessItIsPinned) {
+  for (const char* gpu : {"H100", "GB10"}) {
+    SearchRequest request = OneOf(gpu, Llama8B());
+    request.shape.layers = 8;
+    request.most = 100'000;
+    EXPECT_FALSE(HasUnified(*Search(request))) << gpu;
+    request.pins.offload = Offload::kOptimizer;
+    request.pins.unified = true;
+    EXPECT_TRUE(HasUnified(*Search(request))) << gpu;
+  }
+}
+
+TEST(SearchTest, WhereHostAndDeviceAreOneMemory_NothingIsMoved) {
+  SearchRequest request = OneOf("GB10", Llama8B());
+  request.memory_bytes = 100e9;  // less than its 16 bytes a parameter
+  const SearchResult found = *Search(request);
+  EXPECT_TRUE(found.plans.empty());
+  EXPECT_EQ(found.smallest->layout.offload, Offload::kNone);
+}
+
+TEST(SearchTest, WhatTheHostDoesNotHold_IsLeftOut) {
+  SearchRequest request = OneOf("GH200", Llama8B());
+  ASSERT_FALSE(Search(request)->plans.empty());
+  request.machine.network.host_memory_bytes = 90e9;  // 12 bytes of 8 G parameters are 96
+  request.most = 1000;
+  const SearchResult found = *Search(request);
+  for (const RankedPlan& plan : found.plans) {
+    EXPECT_LE(plan.step.host_bytes, 90e9);
+    EXPECT_NE(plan.layout.offload, Offload::kOptimizer);
+  }
+}
+
 TEST(SearchTest, FlopsOfAToken_AreWhatOneWorksOutByHand) {
   const TrainingShape shape{.layers = 2,
                             .hidden = 8,

@@ -51,6 +51,8 @@ TEST_F(GpuAgentTest, AnXidEndsTheRankOnItsDeviceAfterTheControllerWasToldOfIt) {
   EXPECT_EQ(said.devices(), 2);
   ASSERT_EQ(said.device_states_size(), 2);
   EXPECT_EQ(said.device_states(1).uuid(), "GPU-1");
+  EXPECT_EQ(said.device_memory_bytes(), 85899345920);
+  EXPECT_GT(said.host_memory_bytes(), 0);
   EXPECT_EQ(said.device_states(1).health(), v1::DeviceState::HEALTHY);
   EXPECT_THAT(said.locality().at("domain"), HasSubstr(".7"));
 

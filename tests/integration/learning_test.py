@@ -28,6 +28,22 @@ resources: {{ranks: 1}}
     def plan(self, path) -> dict:
         return json.loads(self.strata("plan", path, "-o", "json").stdout)["plans"][0]
 
+    def test_what_nodes_hold_decides_what_auto_may_be(self):
+        self.strata("up", "--dir", self.cluster, "--agents", 2)
+        nodes = json.loads(self.strata("get", "nodes", "-o", "json").stdout)
+        self.assertEqual(len(nodes), 2)
+        for node in nodes:
+            self.assertGreater(node["host_memory_bytes"], 1 << 28)
+            self.assertLessEqual(node["host_memory_bytes"], os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+            self.assertIsNone(node["device_memory_bytes"])
+        path = self.job("large", "auto")
+        path.write_text(path.read_text().replace("layers: 2, hidden: 64, heads: 4, kv_heads: 2", "layers: 64, hidden: 32768, heads: 128"))
+        refused = self.strata("submit", path, code=3)
+        self.assertRegex(refused.stderr, r"large.yaml:\d+:\d+: parallel: of \d+ layouts none fits the cluster's nodes; "
+                         r"with the least .* needs .* of the host's memory, and n\d has .* for each rank")
+        self.assertEqual(json.loads(self.strata("get", "jobs", "-o", "json").stdout), [])
+        self.down()
+
     def test_what_steps_took_corrects_the_next_plan(self):
         self.strata("up", "--dir", self.cluster, "--agents", 1)
         [agent] = self.cluster.glob("nodes/*")

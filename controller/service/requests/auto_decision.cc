@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,12 +25,23 @@ constexpr char kInstead[] =
 // of so many has some hundred thousand instructions.
 constexpr double kMostPasses = 8192;
 
+constexpr char kMoreRoom[] =
+    "use more ranks, a shorter train.sequence or a smaller model, or delete the nodes that have "
+    "too little (strata delete node)";
+
+// The key that leaves most to decide.
+std::string KeyOf(const v1::JobSpec& spec) {
+  if (spec.parallel().automatic()) return "parallel";
+  const bool micro = spec.train().has_micro_batch() && spec.train().micro_batch() == 0;
+  return micro || !spec.memory().automatic() ? "train.micro_batch" : "memory";
+}
+
 absl::Status Refuse(absl::StatusCode code, const char* reason, const v1::JobSpec& spec,
                     const std::string& what) {
   const bool parallel = spec.parallel().automatic();
-  return RefuseFields(code, reason,
-                      {{parallel ? "parallel" : "train.micro_batch",
-                        absl::StrCat(what, " — ", parallel ? kInstead : "give a number")}});
+  return RefuseFields(
+      code, reason,
+      {{KeyOf(spec), absl::StrCat(what, " — ", parallel ? kInstead : "give a number")}});
 }
 
 absl::StatusOr<v1::JobSpec> ReadWith(const std::string& text, const spec::ReadOptions& options,
@@ -47,7 +59,18 @@ absl::StatusOr<v1::JobSpec> ReadWith(const std::string& text, const spec::ReadOp
 
 }  // namespace
 
-absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const planner::LearnedFamilies& learned,
+planner::AskRoom RoomOf(std::shared_ptr<const Snapshot> snapshot) {
+  return [snapshot = std::move(snapshot)](const std::string& device, int64_t ranks) {
+    planner::RankRoom room;
+    snapshot->nodes.ForEachAfter("", [&](const SnapshotNode& node) {
+      planner::TakeLeast(node.shown, device, ranks, room);
+      return true;
+    });
+    return room;
+  };
+}
+
+absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const DecisionFacts& facts,
                                         const std::function<bool()>& gives_up) {
   const v1::JobSpec& spec = job.spec();
   const v1::ModelSpec& model = job.has_model() ? job.model() : spec.model();
@@ -70,6 +93,11 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const planner::Learn
   }
   const bool validates = file.job.evaluate().every_steps() > 0;
   const program::RateCostModel costs(planner::UsualRates(1));
+  const v1::ResourcesSpec& resources = file.job.resources();
+  planner::RankRoom room;
+  if (facts.room != nullptr) {
+    room = facts.room(resources.device(), std::max<int64_t>(1, resources.ranks()));
+  }
   const auto ranked = planner::RankLayouts(
       {.job = &file.job,
        .micro_batch_given = spec.train().micro_batch() > 0,
@@ -81,8 +109,9 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const planner::Learn
        },
        .costs = &costs,
        .evaluate_sequences = validates ? file.job.evaluate().sequences() : 0,
-       .device = file.job.resources().device(),
-       .learned = learned,
+       .room = room,
+       .device = resources.device(),
+       .learned = facts.learned,
        .gives_up = gives_up});
   if (absl::IsDeadlineExceeded(ranked.status())) {
     return Refuse(absl::StatusCode::kResourceExhausted, "DECISION_TOO_LARGE", spec,
@@ -93,6 +122,13 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const planner::Learn
                   std::string(ranked.status().message()));
   }
   const planner::Candidate& best = ranked->front();
+  if (!best.has_room) {
+    return RefuseFields(
+        absl::StatusCode::kFailedPrecondition, "INFEASIBLE",
+        {{KeyOf(spec),
+          absl::StrCat("of ", ranked->size(), " layouts none fits the nodes; with the least ",
+                       planner::WhyNoRoom(best, room), " — ", kMoreRoom)}});
+  }
   absl::StatusOr<v1::JobSpec> decided = ReadWith(text, options, best.settings);
   if (!decided.ok()) return decided.status();
   return DecidedSpec{
@@ -113,8 +149,7 @@ bool AutoDecider::IsDue(const Core& core, const std::string& owner,
          known->request_id() != request.request_id() || known->owner() != owner;
 }
 
-absl::StatusOr<DecidedSpec> AutoDecider::Decide(const v1::Job& job,
-                                                const planner::LearnedFamilies& learned,
+absl::StatusOr<DecidedSpec> AutoDecider::Decide(const v1::Job& job, const DecisionFacts& facts,
                                                 const std::function<bool()>& cancelled) {
   constexpr double kMostSeconds = 20, kRetrySeconds = 5;
   const std::unique_lock one(deciding_, std::try_to_lock);
@@ -124,7 +159,7 @@ absl::StatusOr<DecidedSpec> AutoDecider::Decide(const v1::Job& job,
                      kRetrySeconds);
   }
   const double until = clock_->Now() + kMostSeconds;
-  return DecideAutos(job, learned, [&] { return cancelled() || clock_->Now() > until; });
+  return DecideAutos(job, facts, [&] { return cancelled() || clock_->Now() > until; });
 }
 
 }  // namespace strata::controller

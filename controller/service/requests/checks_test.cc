@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/units.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/requests/auto_decision.h"
 #include "controller/service/requests/errors.h"
@@ -135,9 +136,59 @@ TEST(DecideAutos, WhatStepsTookIsHeeded) {
     one.set_ratio(ratio);
     one.set_steps(16);
   }
-  const auto after = DecideAutos(AutoJob(), learned, nullptr);
+  const auto after = DecideAutos(AutoJob(), {learned}, nullptr);
   EXPECT_NE(planner::FamilyOf(after->spec, after->spec.model(), "cpu").layout, family.layout);
   EXPECT_THAT(after->why, testing::HasSubstr("steps of other layouts of this workload took"));
+}
+
+// What nodes of a cluster with these bytes tell.
+planner::AskRoom Nodes(const std::vector<int64_t>& bytes) {
+  return [bytes](const std::string& device, int64_t ranks) {
+    planner::RankRoom room;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      v1::Node node;
+      node.set_name(absl::StrCat("nodes/n", i));
+      node.set_device("cpu");
+      node.set_devices(1);
+      node.set_host_memory_bytes(bytes[i]);
+      planner::TakeLeast(node, device, ranks, room);
+    }
+    return room;
+  };
+}
+
+TEST(DecideAutos, WhatTheLeastNodeDoesNotHoldIsNotChosen) {
+  constexpr int64_t kMuch = 1 << 30;
+  const auto with = [](int64_t bytes) {
+    return DecideAutos(AutoJob(), {.room = Nodes({kMuch, bytes})}, nullptr);
+  };
+  const auto text = [](const auto& decided) { return decided->spec.SerializeAsString(); };
+  const auto free = DecideAutos(AutoJob(), {}, nullptr);
+  ASSERT_TRUE(free.ok()) << free.status();
+  EXPECT_EQ(text(with(kMuch)), text(free));
+  EXPECT_EQ(text(with(0)), text(free));  // a node of before tells nothing
+  int64_t none = 0, least = kMuch;
+  while (least - none > 1) {
+    const int64_t middle = (none + least) / 2;
+    (with(middle).ok() ? least : none) = middle;
+  }
+  const auto tight = with(least);
+  ASSERT_TRUE(tight.ok()) << tight.status();
+  EXPECT_NE(text(tight), text(free));
+  EXPECT_THAT(
+      std::string(with(none).status().message()),
+      HasSubstr(absl::StrCat(common::FormatBytes(static_cast<double>(least)), " of the host")));
+}
+
+TEST(DecideAutos, WhereNothingFitsWhatNeedsLeastAndWhatThereIsAreTold) {
+  const absl::Status status =
+      DecideAutos(AutoJob(), {.room = Nodes({4096, 1 << 30})}, nullptr).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(status), "INFEASIBLE");
+  EXPECT_THAT(FieldsOf(status), ElementsAre("parallel"));
+  EXPECT_THAT(std::string(status.message()),
+              testing::ContainsRegex("none fits the nodes; with the least .*recompute full.* needs "
+                                     ".* of the host's memory, and n0 has 4.00 KiB for each rank"));
 }
 
 TEST(DecideAutos, WhatCannotBeDecidedIsRefusedWithWhatToDo) {

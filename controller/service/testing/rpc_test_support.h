@@ -150,13 +150,15 @@ inline std::vector<std::string> FieldsOf(const grpc::Status& status) {
 class SimulatedAgent {
  public:
   SimulatedAgent(RunningController& controller, const std::string& node, uint64_t incarnation = 1,
-                 const std::map<std::string, std::string>& locality = {}, int devices = 1)
+                 const std::map<std::string, std::string>& locality = {}, int devices = 1,
+                 int64_t host_memory_bytes = 0)
       : incarnation_(incarnation), stream_(controller.agents->Session(&context_)) {
     v1::AgentMessage message;
     v1::Register& hello = *message.mutable_register_();
     hello.set_node(node);
     hello.set_device("cpu");
     hello.set_devices(devices);
+    hello.set_host_memory_bytes(host_memory_bytes);
     *hello.mutable_protocol() = protocol::OwnRange();
     hello.mutable_locality()->insert(locality.begin(), locality.end());
     Say(message);

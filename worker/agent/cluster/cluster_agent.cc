@@ -31,6 +31,7 @@
 #include "worker/agent/logic/agent_core.h"
 #include "worker/agent/machine/agent_folder.h"
 #include "worker/agent/machine/gpu_watch.h"
+#include "worker/agent/machine/machine_memory.h"
 #include "worker/agent/machine/process_stat.h"
 #include "worker/agent/trainers/trainer_build.h"
 
@@ -117,6 +118,9 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
     core.build = trainer->build;
   } else {  // starts will tell as well
     Log(absl::StrCat("no job can start here: ", trainer.status().message()));
+  }
+  if (const auto memory = ReadMachineMemory(); memory.has_value()) {
+    core.host_memory_bytes = memory->total_bytes;  // as an epoch's ranks are checked against
   }
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();

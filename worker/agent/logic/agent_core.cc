@@ -26,6 +26,16 @@ v1::DeviceState WithoutIdentity(v1::DeviceState state) {
   return state;
 }
 
+// Of a device that does not answer nothing is known.
+int64_t LeastMemory(const std::vector<v1::DeviceState>& devices) {
+  int64_t least = 0;
+  for (const v1::DeviceState& device : devices) {
+    const int64_t bytes = device.memory_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  return least;
+}
+
 }  // namespace
 
 AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, AgentHost* host,
@@ -213,6 +223,8 @@ void AgentCore::OnLinkUp(uint64_t session) {
   said.set_device(options_.device);
   said.set_devices(options_.devices);
   said.mutable_device_states()->Assign(devices_.begin(), devices_.end());
+  said.set_device_memory_bytes(LeastMemory(devices_));
+  said.set_host_memory_bytes(options_.host_memory_bytes);
   said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
   said.set_version(kVersion);
   *said.mutable_protocol() = options_.protocol;

@@ -34,6 +34,7 @@ class AgentCore {
     std::map<std::string, std::string> locality;  // level -> value
     uint64_t incarnation = 0;                     // drawn anew by each agent process
     std::string build;                            // of the trainer; empty: not known
+    int64_t host_memory_bytes = 0;                // that ranks may use together; 0: not known
     std::string boot_id;                          // of the machine
     std::string trainer_socket;                   // path at which trainers find an agent again
     std::string data_devices;                     // TrainerTask.data_devices of its ranks

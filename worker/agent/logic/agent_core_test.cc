@@ -46,6 +46,7 @@ class AgentCoreTest : public ::testing::Test {
     options.node = "n0";
     options.device = "h100";
     options.devices = 2;
+    options.host_memory_bytes = int64_t{512} << 30;
     return options;
   }
   void Connect() {
@@ -84,6 +85,21 @@ TEST_F(AgentCoreTest, RegisterTellsWhatItsDevicesAre) {
   ASSERT_EQ(said.device_states_size(), 2);
   EXPECT_EQ(said.device_states(0).uuid(), "GPU-5e4f");
   EXPECT_EQ(said.device_states(1).health(), kUnhealthy);
+}
+
+TEST_F(AgentCoreTest, RegisterTellsWhatRanksMayUse_OfDevicesTheLeastThatIsKnown) {
+  std::vector<v1::DeviceState> devices;
+  for (const int64_t bytes : {int64_t{80} << 30, int64_t{0}, int64_t{79} << 30}) {
+    devices.push_back(Device(static_cast<int>(devices.size()), kHealthy, ""));
+    devices.back().set_memory_bytes(bytes);
+  }
+  core_.OnDevices(devices);
+  core_.OnLinkUp(1);
+  EXPECT_EQ(host_.said.at(0).register_().device_memory_bytes(), int64_t{79} << 30);
+  EXPECT_EQ(host_.said.at(0).register_().host_memory_bytes(), int64_t{512} << 30);
+  core_.OnDevices({});
+  core_.OnLinkUp(2);
+  EXPECT_EQ(host_.said.back().register_().device_memory_bytes(), 0);  // not known
 }
 
 TEST_F(AgentCoreTest, HeartbeatsTellOfDevicesOnceWhenThereIsNews) {

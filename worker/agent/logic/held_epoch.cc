@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "protocol/exit_codes.h"
 #include "protocol/predicted_memory.h"
@@ -220,9 +221,13 @@ absl::Status HeldEpoch::CheckFits(bool* permanent) const {
   if (!room.memory.has_value()) return absl::OkStatus();
   const std::vector<int> ranks = own();
   *permanent = true;
-  RETURN_IF_ERROR(CheckMemory(record_.plan(), ranks, room.memory->total_bytes, "this node has"));
+  const std::string& device = record_.prepare().spec().resources().device();
+  const auto check = [&](int64_t bytes, absl::string_view whose) {
+    return CheckMemory(record_.plan(), ranks, device, bytes, whose);
+  };
+  RETURN_IF_ERROR(check(room.memory->total_bytes, "this node has"));
   *permanent = false;
-  return CheckMemory(record_.plan(), ranks, room.memory->available_bytes, "free on this node are");
+  return check(room.memory->available_bytes, "free on this node are");
 }
 
 absl::Status HeldEpoch::StartRanks() {

@@ -14,11 +14,10 @@ namespace {
 
 constexpr int64_t kBytesPerParameter = 12;  // the f32 weight and AdamW's two moments
 
-// Of a CPU rank the device is memory of the machine, too.
-int64_t HostBytesOf(const v1::JobPlan& plan, int rank) {
+int64_t HostBytesOf(const v1::JobPlan& plan, int rank, bool on_cpu) {
   int64_t bytes = 0;
   for (const v1::TierBytes& tier : protocol::PredictedOf(plan, rank)) {
-    if (tier.tier() == "host" || tier.tier() == "device") bytes += tier.bytes();
+    if (tier.tier() == "host" || (on_cpu && tier.tier() == "device")) bytes += tier.bytes();
   }
   return bytes;
 }
@@ -35,9 +34,10 @@ absl::Status CheckRoom(const v1::JobPlan& plan, const std::string& directory, in
 }
 
 absl::Status CheckMemory(const v1::JobPlan& plan, const std::vector<int>& ranks,
-                         int64_t memory_bytes, absl::string_view whose) {
+                         absl::string_view device, int64_t memory_bytes, absl::string_view whose) {
+  const bool on_cpu = device.empty() || device == "cpu";
   std::vector<int64_t> needs;
-  for (const int rank : ranks) needs.push_back(HostBytesOf(plan, rank));
+  for (const int rank : ranks) needs.push_back(HostBytesOf(plan, rank, on_cpu));
   const double needed = std::accumulate(needs.begin(), needs.end(), 0.0);
   if (needs.empty() || needed <= static_cast<double>(memory_bytes)) return absl::OkStatus();
   const auto text = [](double bytes) { return common::FormatBytes(bytes); };

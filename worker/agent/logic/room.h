@@ -29,11 +29,12 @@ struct MachineRoom {
 // `free_bytes`. The older ones stay until it is committed.
 absl::Status CheckRoom(const v1::JobPlan& plan, const std::string& directory, int64_t free_bytes);
 
-// ResourceExhausted, with the arithmetic, when the predicted bytes of these ranks' host tier exceed
+// ResourceExhausted, with the arithmetic, when the predicted bytes of these ranks' host tier, and
+// of ranks on the CPU (`device`, as a job asks for it) also their device tier, exceed
 // `memory_bytes`, which are what `whose` says ("this machine has"). Trainers run only what passed
 // this.
 absl::Status CheckMemory(const v1::JobPlan& plan, const std::vector<int>& ranks,
-                         int64_t memory_bytes, absl::string_view whose);
+                         absl::string_view device, int64_t memory_bytes, absl::string_view whose);
 
 }  // namespace strata::worker
 

@@ -31,12 +31,13 @@ TEST(RoomTest, ADiskThatFitsExactlyIsAcceptedAndOneByteLessIsRefusedWithTheArith
 
 TEST(RoomTest, MemoryThatFitsExactlyIsAccepted) {
   EXPECT_TRUE(
-      CheckMemory(PlanOf(common::kGiB), {0, 1, 2, 3}, 4 * common::kGiB, "this machine has").ok());
+      CheckMemory(PlanOf(common::kGiB), {0, 1, 2, 3}, "cpu", 4 * common::kGiB, "this machine has")
+          .ok());
 }
 
 TEST(RoomTest, OneByteOfMemoryMoreIsRefusedWithTheArithmetic) {
-  const absl::Status status =
-      CheckMemory(PlanOf(common::kGiB + 1), {0, 1, 2, 3}, 4 * common::kGiB, "this machine has");
+  const absl::Status status = CheckMemory(PlanOf(common::kGiB + 1), {0, 1, 2, 3}, "cpu",
+                                          4 * common::kGiB, "this machine has");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("4 ranks x 1.00 GiB of host memory = 4.00 GiB, but this machine has"));
@@ -50,11 +51,24 @@ TEST(RoomTest, RanksOfStagesThatNeedLessCountForWhatTheyNeed) {
     tier->set_bytes(gib * common::kGiB);
   }
   plan.set_stage_stride(2);  // ranks 0 and 1, then 2 and 3
-  EXPECT_TRUE(CheckMemory(plan, {2, 3}, 2 * common::kGiB, "this machine has").ok());
-  EXPECT_TRUE(CheckMemory(plan, {0, 1, 2, 3, 4}, 11 * common::kGiB, "this machine has").ok());
-  const absl::Status status = CheckMemory(plan, {1, 2}, 4 * common::kGiB - 1, "this machine has");
+  EXPECT_TRUE(CheckMemory(plan, {2, 3}, "", 2 * common::kGiB, "this machine has").ok());
+  EXPECT_TRUE(
+      CheckMemory(plan, {0, 1, 2, 3, 4}, "cpu", 11 * common::kGiB, "this machine has").ok());
+  const absl::Status status =
+      CheckMemory(plan, {1, 2}, "cpu", 4 * common::kGiB - 1, "this machine has");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("2 ranks x 1.00 GiB to 3.00 GiB of host memory = 4.00 GiB, but"));
+}
+
+TEST(RoomTest, TheDeviceOfACpuRankIsTheMachinesMemoryAndThatOfAGpuRankIsNot) {
+  v1::JobPlan plan = PlanOf(common::kGiB);
+  v1::TierBytes* const tier = plan.add_predicted();
+  tier->set_tier("device");
+  tier->set_bytes(60 * common::kGiB);
+  EXPECT_TRUE(CheckMemory(plan, {0, 1}, "h100", 2 * common::kGiB, "this machine has").ok());
+  EXPECT_FALSE(CheckMemory(plan, {0, 1}, "h100", 2 * common::kGiB - 1, "this machine has").ok());
+  EXPECT_TRUE(CheckMemory(plan, {0, 1}, "cpu", 122 * common::kGiB, "this machine has").ok());
+  EXPECT_FALSE(CheckMemory(plan, {0, 1}, "cpu", 122 * common::kGiB - 1, "this machine has").ok());
 }
 
 }  // namespace

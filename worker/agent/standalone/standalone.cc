@@ -150,8 +150,9 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
   if (const auto memory = ReadMachineMemory(); memory.has_value()) {
     std::vector<int> ranks(static_cast<size_t>(task.ranks()));
     std::iota(ranks.begin(), ranks.end(), 0);
+    const std::string& device = (train ? task.job() : request.job()).resources().device();
     const absl::Status fits =
-        CheckMemory(task.plan(), ranks, memory->total_bytes, "this machine has");
+        CheckMemory(task.plan(), ranks, device, memory->total_bytes, "this machine has");
     if (!fits.ok()) return FailedWith(fits);
   }
   if (!train) return RunRanks(task, "", locks, nullptr, client, clock);
