@@ -31,7 +31,8 @@ double ActionSeconds(const CostModel& costs, const ProgramSet& set, const Progra
                      const Action& action) {
   switch (action.mechanism) {
     case Mechanism::kCall:
-      return costs.OpSeconds(*action.op);
+      return action.stream == Stream::kUpdate ? costs.UpdateSeconds(*action.op)
+                                              : costs.OpSeconds(*action.op);
     case Mechanism::kCollective:
       return costs.CollectiveSeconds(action.communication,
                                      set.groups.of(action.communication.group));

@@ -17,14 +17,16 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual double OpSeconds(const Op& op) const = 0;
+  // Of updates in host memory; another processor's time where kernels have a device of their own.
+  virtual double UpdateSeconds(const Op& op) const { return OpSeconds(op); }
   virtual double CollectiveSeconds(const Communication& communication, int group_size) const = 0;
   virtual double MessageSeconds(const Communication& communication) const = 0;
   virtual double TransferSeconds(Tier from, Tier to, int64_t bytes) const = 0;
   // What communication and the same rank's compute cost each other; the above are without it.
   // Nothing, where communication has processors of its own.
   virtual Interference Beside(const Communication&) const { return {}; }
-  // How many times longer a transfer takes while the rank moves bytes the other way on SSD, at
-  // least 1. As it is, where reading and writing do not share a disk.
+  // How many times longer a transfer takes while the rank moves bytes the other way between the
+  // same tiers, at least 1. As it is, where the two ways share nothing.
   virtual double BothWays(Tier /*from*/, Tier /*to*/) const { return 1; }
   // How many times longer kernels and updates on the host take while both are under way; 1 where
   // kernels have a device of their own.
