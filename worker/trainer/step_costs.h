@@ -16,8 +16,8 @@
 namespace strata::worker {
 
 // From the task's profile; null: it has none. FailedPrecondition, saying why: the profile is not of
-// this host, these kernels, or these numbers of ranks and threads, or has no rates of the disks of
-// the job's SSD tier.
+// this host, these kernels, or these numbers of ranks and threads, or, for a job on a GPU, not of
+// such a device; or it has no rates of the disks of the job's SSD tier.
 absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task);
 
 // What seconds come from, and its name for people.
