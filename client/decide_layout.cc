@@ -14,11 +14,16 @@
 #include "client/machine.h"
 #include "client/machine_profile.h"
 #include "common/clock.h"
+#include "common/gpu_standin.h"
 #include "common/host_name.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "planner/cost/device_cost_model.h"
 #include "planner/cost/disk_choice.h"
+#include "planner/cost/job_costs.h"
 #include "planner/cost/profile_cost_model.h"
+#include "planner/job/job_plan.h"
+#include "planner/job/stream_choice.h"
 
 namespace strata::client {
 namespace {
@@ -28,10 +33,38 @@ struct Costs {
   std::string notice;  // what of them is not this machine's, and why
 };
 
+// Where the job is for GPUs: of those of this machine.
+absl::StatusOr<Costs> DeviceCostsOf(const v1::Profile& profile, const v1::JobSpec& job,
+                                    int64_t ranks, const v1::RankProfile* host,
+                                    const v1::DiskRate* disks) {
+  const bool standin = common::UsesGpuStandin();
+  ASSIGN_OR_RETURN(const v1::DeviceProfile* const device,
+                   planner::FindDevice(profile, {.host = common::HostName(),
+                                                 .device = job.resources().device(),
+                                                 .standin = standin}));
+  const bool lacks = standin || (ranks > 1 && device->communications().empty());
+  return Costs{std::make_unique<planner::DeviceCostModel>(
+                   *device,
+                   planner::BesideDevice{
+                       .host = host, .disks = disks, .usual = planner::OrdinaryRates(true)}),
+               lacks ? planner::DescribeTimes(*device, ranks) : ""};
+}
+
 // Of ranks that are all on this machine, and share the disks that the job names.
 Costs CostsOf(const std::optional<v1::Profile>& profile, const v1::JobSpec& job, int64_t ranks,
               int64_t threads) {
+  const bool on_device = planner::OnAccelerator(job);
   const auto usual = [&](absl::string_view why) {
+    planner::NamedCosts known =
+        planner::CatalogCostsOf(planner::Catalog::Shipped(), job, common::UsesGpuStandin());
+    if (known.model != nullptr) {
+      return Costs{std::move(known.model), absl::StrCat(known.name, ", as ", why)};
+    }
+    if (on_device) {
+      return Costs{
+          std::make_unique<program::RateCostModel>(planner::OrdinaryRates(/*accelerator=*/true)),
+          absl::StrCat("usual rates of a GPU, as ", why)};
+    }
     return Costs{std::make_unique<program::RateCostModel>(planner::UsualRates(threads)),
                  absl::StrCat("usual rates, as ", why)};
   };
@@ -39,15 +72,26 @@ Costs CostsOf(const std::optional<v1::Profile>& profile, const v1::JobSpec& job,
   const auto measured = planner::FindRanks(
       *profile,
       {.host = common::HostName(), .isa = profile->isa(), .ranks = ranks, .threads = threads});
-  if (!measured.ok()) return usual(measured.status().message());
+  if (!measured.ok() && !on_device) return usual(measured.status().message());
+  const v1::RankProfile* const host = measured.ok() ? *measured : nullptr;
   std::vector<std::string> directories;
   for (const v1::SsdPath& path : job.memory().ssd()) directories.push_back(path.path());
-  if (directories.empty()) return {std::make_unique<planner::ProfileCostModel>(**measured), ""};
-  const auto disks = planner::ChooseDiskRate(*profile, directories, ranks);
-  if (disks.ok()) return {std::make_unique<planner::ProfileCostModel>(**measured, &*disks), ""};
-  return {
-      std::make_unique<planner::ProfileCostModel>(**measured),
-      absl::StrCat("bytes on SSD at the rate of copies in memory, as ", disks.status().message())};
+  absl::StatusOr<v1::DiskRate> rate = absl::NotFoundError("");
+  if (!directories.empty()) rate = planner::ChooseDiskRate(*profile, directories, ranks);
+  const v1::DiskRate* const disks = rate.ok() ? &*rate : nullptr;
+  Costs costs;
+  if (on_device) {
+    absl::StatusOr<Costs> device = DeviceCostsOf(*profile, job, ranks, host, disks);
+    if (!device.ok()) return usual(device.status().message());
+    costs = *std::move(device);
+  } else {
+    costs.model = std::make_unique<planner::ProfileCostModel>(*host, disks);
+  }
+  if (!directories.empty() && !rate.ok()) {
+    absl::StrAppend(&costs.notice, costs.notice.empty() ? "" : "; ",
+                    "bytes on SSD at the rate of copies in memory, as ", rate.status().message());
+  }
+  return costs;
 }
 
 // As job files write it.

@@ -37,7 +37,10 @@ absl::StatusOr<std::optional<v1::Profile>> LoadProfile(const std::string& named)
   return protocol::ParseProfile(path, text);
 }
 
-absl::Status SaveProfile(const std::string& path, const v1::Profile& profile) {
+absl::Status AddToProfile(const std::string& path, const v1::Profile& measured) {
+  v1::Profile profile = measured;
+  const absl::StatusOr<std::optional<v1::Profile>> known = LoadProfile(path);
+  if (known.ok() && known->has_value()) profile = protocol::MergedProfiles(**known, measured);
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);

@@ -19,8 +19,10 @@ std::string ProfilePath(const std::string& named);
 // profile, with the place.
 absl::StatusOr<std::optional<v1::Profile>> LoadProfile(const std::string& named);
 
-// Makes the folders. InvalidArgument, Unavailable: it cannot be written there.
-absl::Status SaveProfile(const std::string& path, const v1::Profile& profile);
+// Writes what was measured, beside what the file has of the same machine (MergedProfiles); a file
+// that cannot be read is replaced. Makes the folders. InvalidArgument, Unavailable: it cannot be
+// written there.
+absl::Status AddToProfile(const std::string& path, const v1::Profile& measured);
 
 }  // namespace strata::client
 

@@ -23,6 +23,12 @@ class QueueGraph {
   virtual ~QueueGraph() = default;
 };
 
+// A moment, by the device's clock: when a stream came to the place of the last Mark.
+class TimeMark {
+ public:
+  virtual ~TimeMark() = default;
+};
+
 // A stream that the device completes.
 class QueueStream : public Stream {
  public:
@@ -40,6 +46,10 @@ class QueueStream : public Stream {
   virtual absl::Status Count(uint32_t actions) = 0;
   // From any thread, without a call to the device.
   virtual uint32_t counted() const = 0;
+
+  // Notes when all that was handed over before has ended. Not while the stream captures. Of the
+  // same device.
+  virtual absl::Status Mark(TimeMark& mark) = 0;
 };
 
 class QueueDevice : public Device {
@@ -53,6 +63,10 @@ class QueueDevice : public Device {
   virtual absl::StatusOr<int64_t> UsedBytes() = 0;
   // Lives as long as the device.
   virtual absl::StatusOr<QueueStream*> CreateQueue() = 0;
+  virtual absl::StatusOr<std::unique_ptr<TimeMark>> CreateTimeMark() = 0;
+  // Of marks of any of its streams, which have been come to (an event that was recorded after each
+  // was waited for).
+  virtual absl::StatusOr<double> SecondsBetween(const TimeMark& begin, const TimeMark& end) = 0;
   // The stream of a lane among those of the device: the same, with events that the device's streams
   // can wait for. `stream` is of lanes(), and is waited for and recorded on through what is
   // returned only. Lives as long as the device.

@@ -16,6 +16,10 @@ std::string ProfilePathIn(const std::string& folder);
 // without a place for numbers that nothing can take.
 absl::StatusOr<v1::Profile> ParseProfile(const std::string& path, const std::string& text);
 
+// What was measured now, and what was known of the same machine and was not measured again: the
+// processor, devices of other kinds, other disks. Of another machine nothing is kept.
+v1::Profile MergedProfiles(const v1::Profile& known, const v1::Profile& measured);
+
 std::string ProfileText(const v1::Profile& profile);
 
 }  // namespace strata::protocol

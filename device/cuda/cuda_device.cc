@@ -75,6 +75,19 @@ absl::StatusOr<QueueStream*> CudaDevice::CreateQueue() {
   return streams_.back().get();
 }
 
+absl::StatusOr<std::unique_ptr<TimeMark>> CudaDevice::CreateTimeMark() {
+  return CudaTimeMark::Create();
+}
+
+absl::StatusOr<double> CudaDevice::SecondsBetween(const TimeMark& begin, const TimeMark& end) {
+  float milliseconds = 0;
+  RETURN_IF_ERROR(CudaStatus(
+      "asking for a time",
+      cudaEventElapsedTime(&milliseconds, static_cast<const CudaTimeMark&>(begin).handle(),
+                           static_cast<const CudaTimeMark&>(end).handle())));
+  return 1e-3 * static_cast<double>(milliseconds);
+}
+
 absl::StatusOr<Stream*> CudaDevice::Adopt(CpuStream* stream) {
   ASSIGN_OR_RETURN(uint32_t* const ended, NewNumber());
   ASSIGN_OR_RETURN(lane_streams_.emplace_back(),

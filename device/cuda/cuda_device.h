@@ -40,6 +40,8 @@ class CudaDevice final : public QueueDevice {
   absl::Status CopyNow(void* to, const void* from, int64_t bytes) override;
   absl::StatusOr<int64_t> UsedBytes() override;
   absl::StatusOr<QueueStream*> CreateQueue() override;
+  absl::StatusOr<std::unique_ptr<TimeMark>> CreateTimeMark() override;
+  absl::StatusOr<double> SecondsBetween(const TimeMark& begin, const TimeMark& end) override;
   absl::StatusOr<Stream*> Adopt(CpuStream* stream) override;
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
 

@@ -122,6 +122,29 @@ TEST_F(CudaDeviceTest, AGraphRepeatsWhatItsStreamWasHanded) {
   });
 }
 
+TEST_F(CudaDeviceTest, MarksAreApartByWhatLiesBetweenThem_OnOneQueueOrTwo) {
+  InEachOrder([] {
+    Machine machine;
+    QueueStream *queue = machine.Queue(), *other = machine.Queue();
+    auto begin = *machine.device->CreateTimeMark(), between = *machine.device->CreateTimeMark(),
+         end = *machine.device->CreateTimeMark();
+    auto copied = machine.MakeEvent();
+    EXPECT_FALSE(machine.device->SecondsBetween(*begin, *end).ok());  // nothing came there
+    ASSERT_TRUE(queue->Mark(*begin).ok());
+    ASSERT_TRUE(queue->Copy(machine.on_device, machine.on_host, kBytes).ok());
+    ASSERT_TRUE(queue->Mark(*between).ok());
+    ASSERT_TRUE(queue->Record(*copied).ok());
+    ASSERT_TRUE(other->Wait(*copied).ok());
+    ASSERT_TRUE(other->Copy(machine.on_device + kBytes, machine.on_device, kBytes).ok());
+    ASSERT_TRUE(other->Mark(*end).ok());
+    machine.Finish(other);
+    const double first = *machine.device->SecondsBetween(*begin, *between);
+    const double whole = *machine.device->SecondsBetween(*begin, *end);
+    EXPECT_GT(first, 0);
+    EXPECT_GT(whole, first);
+  });
+}
+
 TEST_F(CudaDeviceTest, AnEventThatWasNeverRecordedHoldsNothingUp) {
   InEachOrder([] {
     Machine machine;

@@ -43,6 +43,14 @@ absl::Status CudaEvent::Synchronize() {
   return CudaStatus("waiting for an event", cudaEventSynchronize(handle_));
 }
 
+absl::StatusOr<std::unique_ptr<CudaTimeMark>> CudaTimeMark::Create() {
+  cudaEvent_t handle = nullptr;
+  RETURN_IF_ERROR(CudaStatus("creating a time mark", cudaEventCreate(&handle)));
+  return std::unique_ptr<CudaTimeMark>(new CudaTimeMark(handle));
+}
+
+CudaTimeMark::~CudaTimeMark() { cudaEventDestroy(handle_); }
+
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(const StreamValues* values,
                                                                uint32_t* counter) {
   cudaStream_t handle = nullptr;
@@ -110,6 +118,11 @@ absl::StatusOr<std::unique_ptr<QueueGraph>> CudaStream::EndCapture() {
 absl::Status CudaStream::LaunchGraph(const QueueGraph& graph) {
   return CudaStatus("a graph's launch",
                     cudaGraphLaunch(static_cast<const CudaGraph&>(graph).handle(), handle_));
+}
+
+absl::Status CudaStream::Mark(TimeMark& mark) {
+  return CudaStatus("marking a time",
+                    cudaEventRecord(static_cast<CudaTimeMark&>(mark).handle(), handle_));
 }
 
 uint32_t CudaStream::counted() const {

@@ -44,6 +44,19 @@ class CudaEvent final : public Event {
   Place place_ = Place::kNowhere;
 };
 
+class CudaTimeMark final : public TimeMark {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaTimeMark>> Create();
+  ~CudaTimeMark() override;
+
+  cudaEvent_t handle() const { return handle_; }
+
+ private:
+  explicit CudaTimeMark(cudaEvent_t handle) : handle_(handle) {}
+
+  const cudaEvent_t handle_;
+};
+
 class CudaStream final : public QueueStream {
  public:
   // `values` and `counter`, a number in pinned memory, are borrowed.
@@ -61,6 +74,7 @@ class CudaStream final : public QueueStream {
   absl::Status BeginCapture() override;
   absl::StatusOr<std::unique_ptr<QueueGraph>> EndCapture() override;
   absl::Status LaunchGraph(const QueueGraph& graph) override;
+  absl::Status Mark(TimeMark& mark) override;
 
   cudaStream_t handle() const { return handle_; }
 

@@ -33,6 +33,17 @@ std::optional<OpKind> KindOf(const std::string& name) {
   return std::nullopt;  // of a build that had others
 }
 
+// Of the numbers that an op works on: those of 16 bits where there are any.
+int TypeOf(const program::Op& op) {
+  using program::DType;
+  const auto operands = ops::EntryOf(op.kind).operands(op);
+  for (size_t i = 0; operands.ok() && i < operands->size(); ++i) {
+    const DType type = (*operands)[i].type;
+    if (type == DType::kBF16 || type == DType::kF16) return static_cast<int>(type);
+  }
+  return static_cast<int>(DType::kF32);
+}
+
 int Turns(int group_size) { return std::bit_width(static_cast<unsigned>(group_size - 1)); }
 
 }  // namespace
@@ -59,16 +70,22 @@ absl::StatusOr<const v1::RankProfile*> FindRanks(const v1::Profile& profile,
 
 ProfileCostModel::Query ProfileCostModel::QueryOf(const program::Op& op, double flops,
                                                   double bytes) {
-  Query query{.table = {static_cast<int>(op.kind), 0}, .flops = flops, .bytes = bytes};
+  Query query{.table = {.kind = static_cast<int>(op.kind), .transposed = 0, .type = TypeOf(op)},
+              .flops = flops,
+              .bytes = bytes};
   query.work = std::max(flops > 0 ? flops : bytes, 1.0);
   if (const auto product = ops::FromOp<ops::MatMul>(op); product.ok()) {
-    query.table.second = (product->trans_a ? 2 : 0) + (product->trans_b ? 1 : 0);
+    query.table.transposed = (product->trans_a ? 2 : 0) + (product->trans_b ? 1 : 0);
     query.shape = {Log(static_cast<double>(product->m)), Log(static_cast<double>(product->n)),
                    Log(static_cast<double>(product->k)), product->accumulate ? 1.0 : 0.0};
   } else {
     query.shape = {Log(flops), Log(bytes)};
   }
   return query;
+}
+
+std::array<ProfileCostModel::Table, 3> ProfileCostModel::Query::tables() const {
+  return {table, {.kind = table.kind, .transposed = table.transposed}, {.kind = table.kind}};
 }
 
 ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::DiskRate* disks)
@@ -79,8 +96,9 @@ ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::Di
     if (!kind.has_value()) continue;
     const program::Op op{.kind = *kind, .ints = {time.shape().begin(), time.shape().end()}};
     const Query query = QueryOf(op, time.flops(), time.bytes());
-    tables_[query.table].Add(query.shape, query.work, time.seconds());
-    kinds_[query.table.first].Add(query.shape, query.work, time.seconds());
+    for (const Table& table : query.tables()) {
+      tables_[table].Add(query.shape, query.work, time.seconds());
+    }
     (time.flops() > 0 ? with_flops_ : without_flops_)
         .Add({Log(query.work)}, query.work, time.seconds());
   }
@@ -100,11 +118,9 @@ ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::Di
 double ProfileCostModel::OpSeconds(const program::Op& op) const {
   const auto cost = ops::EntryOf(op.kind).cost(op);
   const Query query = QueryOf(op, op.flops, cost.ok() ? cost->bytes : 0);
-  if (const auto table = tables_.find(query.table); table != tables_.end()) {
-    return action_seconds_ + table->second.At(query.shape, query.work);
-  }
-  if (const auto kind = kinds_.find(query.table.first); kind != kinds_.end()) {
-    return action_seconds_ + kind->second.At(query.shape, query.work);
+  for (const Table& table : query.tables()) {
+    const auto found = tables_.find(table);
+    if (found != tables_.end()) return action_seconds_ + found->second.At(query.shape, query.work);
   }
   const TimesByShape& others = query.flops > 0 ? with_flops_ : without_flops_;
   return action_seconds_ + (others.empty() ? 0 : others.At({Log(query.work)}, query.work));

@@ -33,8 +33,9 @@ class ProfileCostModel final : public program::CostModel {
   // `disks`: the rank's part of them; null: it keeps nothing on SSD, or they were not measured.
   explicit ProfileCostModel(const v1::RankProfile& measured, const v1::DiskRate* disks = nullptr);
 
-  // Of the kind's nearest shapes; of a kind that was not measured, as others with as much to
-  // multiply or to move; 0 if nothing was measured. The engine's own time beside it included.
+  // Of the kind's nearest shapes, in the same numbers where these were measured; of a kind that was
+  // not measured, as others with as much to multiply or to move; 0 if nothing was measured. The
+  // engine's own time beside it included.
   double OpSeconds(const program::Op& op) const override;
   // Measured between two ranks: a member of n exchanges with n - 1 what one of two exchanges with
   // one, and what passes from member to member takes its turns.
@@ -49,10 +50,17 @@ class ProfileCostModel final : public program::CostModel {
   program::Interference Beside(const program::Communication& communication) const override;
 
  private:
-  // Of a kind, told apart by what cannot be interpolated (a product's transpositions).
-  using Table = std::pair<int, int>;
+  // Of a kind, told apart by what cannot be interpolated: a product's transpositions, and the type
+  // of numbers. kAny: all of them.
+  struct Table {
+    int kind = 0, transposed = kAny, type = kAny;
+    auto operator<=>(const Table&) const = default;
+  };
+  static constexpr int kAny = -1;
   struct Query {
     Table table;
+    // The table and those that answer for it where nothing of it was measured.
+    std::array<Table, 3> tables() const;
     TimesByShape::Shape shape;
     double work = 0, flops = 0, bytes = 0;
   };
@@ -61,7 +69,6 @@ class ProfileCostModel final : public program::CostModel {
 
   const double action_seconds_;
   std::map<Table, TimesByShape> tables_;
-  std::map<int, TimesByShape> kinds_;  // the same of all tables of a kind
   TimesByShape with_flops_, without_flops_;
   std::map<std::string, TimesBySize> communications_;
   TimesBySize copies_;

@@ -40,6 +40,18 @@ TEST(ProfileCostModelTest, MeasuredProductsHaveTheirTimes_ByTransposition) {
   EXPECT_NEAR(costs.OpSeconds(Product(64, 128, 256, true)), 3, 1e-3);
 }
 
+TEST(ProfileCostModelTest, ProductsOfOtherNumbersHaveTheirOwnTimes_WhereTheseWereMeasured) {
+  const auto of = [](program::DType type) {
+    return ops::ToOp(ops::MatMul{.m = 64, .n = 64, .k = 64, .type = type, .out_type = type});
+  };
+  v1::RankProfile profile;
+  AddOp(profile, of(program::DType::kF32), 8);
+  EXPECT_NEAR(ProfileCostModel(profile).OpSeconds(of(program::DType::kBF16)), 8, 1e-3);
+  AddOp(profile, of(program::DType::kBF16), 1);
+  EXPECT_NEAR(ProfileCostModel(profile).OpSeconds(of(program::DType::kBF16)), 1, 1e-3);
+  EXPECT_NEAR(ProfileCostModel(profile).OpSeconds(of(program::DType::kF32)), 8, 1e-3);
+}
+
 TEST(ProfileCostModelTest, OtherProductsHaveTheRateOfNearShapes) {
   v1::RankProfile profile;
   AddOp(profile, Product(64, 64, 64), 1);

@@ -10,11 +10,20 @@ namespace {
 constexpr Stream kDiskStreams[] = {Stream::kSsdRead, Stream::kSsdWrite, Stream::kUpdateRead,
                                    Stream::kUpdateWrite};
 
+// Between host and device.
+constexpr Stream kToDevice[] = {Stream::kFetch, Stream::kUpdateFetch};
+constexpr Stream kFromDevice[] = {Stream::kEvict, Stream::kUpdateEvict};
+
 bool Reads(Stream stream) { return stream == Stream::kSsdRead || stream == Stream::kUpdateRead; }
 
-bool IsDisk(Stream stream) {
-  return std::find(std::begin(kDiskStreams), std::end(kDiskStreams), stream) !=
-         std::end(kDiskStreams);
+template <typename Streams>
+bool IsOneOf(const Streams& streams, Stream stream) {
+  return std::find(std::begin(streams), std::end(streams), stream) != std::end(streams);
+}
+
+bool MovesBytes(Stream stream) {
+  return IsOneOf(kDiskStreams, stream) || IsOneOf(kToDevice, stream) ||
+         IsOneOf(kFromDevice, stream);
 }
 
 struct Busy {
@@ -70,7 +79,7 @@ std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const
                               absl::Span<const double> alone, absl::Span<const Interference> beside,
                               double update_stretch) {
   std::vector<Busy> compute, communication, updates;
-  std::array<std::vector<Busy>, kStreamCount> disk;  // of streams to and from SSD
+  std::array<std::vector<Busy>, kStreamCount> moving;  // of streams between tiers
   std::vector<double> seconds(spans.size());
   for (size_t node = 0; node < spans.size(); ++node) {
     const size_t a = node % actions.size();
@@ -84,14 +93,14 @@ std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const
       communication.push_back(busy);
     } else if (actions[a].stream == Stream::kUpdate) {
       updates.push_back(busy);
-    } else if (IsDisk(actions[a].stream)) {
-      disk[static_cast<int>(actions[a].stream)].push_back(busy);
+    } else if (MovesBytes(actions[a].stream)) {
+      moving[static_cast<int>(actions[a].stream)].push_back(busy);
     }
   }
   SortByBegin(compute);
   SortByBegin(communication);
   SortByBegin(updates);
-  for (std::vector<Busy>& stream : disk) SortByBegin(stream);
+  for (std::vector<Busy>& stream : moving) SortByBegin(stream);
   const auto stretch_by = [&](double factor) {
     return [&seconds, factor](const Busy& one, const Busy&, double overlap) {
       seconds[one.node] += overlap * (1 - 1 / factor);
@@ -104,10 +113,16 @@ std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const
   for (const Stream one : kDiskStreams) {
     for (const Stream other : kDiskStreams) {
       if (one == other) continue;
-      const std::vector<Busy>& a = disk[static_cast<int>(one)];
-      const std::vector<Busy>& b = disk[static_cast<int>(other)];
+      const std::vector<Busy>& a = moving[static_cast<int>(one)];
+      const std::vector<Busy>& b = moving[static_cast<int>(other)];
       // Two that move bytes the same way share what the disk gives.
       Reads(one) == Reads(other) ? ForOverlaps(a, b, stretch_by(2)) : ForOverlaps(a, b, stretch);
+    }
+  }
+  for (const Stream to : kToDevice) {
+    for (const Stream from : kFromDevice) {
+      ForOverlaps(moving[static_cast<int>(to)], moving[static_cast<int>(from)], stretch);
+      ForOverlaps(moving[static_cast<int>(from)], moving[static_cast<int>(to)], stretch);
     }
   }
   if (update_stretch > 1) {

@@ -10,8 +10,8 @@
 
 namespace strata::program {
 
-// What communication and compute of one rank, or reads and writes of its SSD tier (the stretch
-// alone), cost each other while both are under way.
+// What communication and compute of one rank, or bytes that go both ways between its tiers (the
+// stretch alone), cost each other while both are under way.
 struct Interference {
   double compute_lost = 0;  // of compute's time, in 0 ... 1
   double stretch = 1;       // how many times longer it takes, at least 1

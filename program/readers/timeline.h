@@ -25,8 +25,8 @@ class CostModel {
   // What communication and the same rank's compute cost each other; the above are without it.
   // Nothing, where communication has processors of its own.
   virtual Interference Beside(const Communication&) const { return {}; }
-  // How many times longer a transfer takes while the rank moves bytes the other way on SSD, at
-  // least 1. As it is, where reading and writing do not share a disk.
+  // How many times longer a transfer takes while the rank moves bytes the other way between the
+  // same tiers, at least 1. As it is, where the two ways share nothing.
   virtual double BothWays(Tier /*from*/, Tier /*to*/) const { return 1; }
   // How many times longer kernels and updates on the host take while both are under way; 1 where
   // kernels have a device of their own.

@@ -178,13 +178,20 @@ RankTimeline PredictShared(const ProgramSet& set, const Interference& beside) {
   return timeline->ranks[0];
 }
 
-// What is on SSD is read and written at once, then a second of update.
-TEST(TimelineTest, ReadsAndWritesOfOneDiskAreStretchedWhereTheyMeet) {
+// Bytes come from a tier and go to it at once, then a second of update. Seconds of a step.
+class BothWaysTest : public testing::Test {
+ protected:
+  static double Step(Tier far, Stream in, Stream out, int64_t read, int64_t written,
+                     double stretch);
+};
+
+double BothWaysTest::Step(Tier far, Stream in, Stream out, int64_t read, int64_t written,
+                          double stretch) {
   ProgramSet set;
-  set.slots = {{.name = "read from", .tier = Tier::kSsd, .bytes = 100},
+  set.slots = {{.name = "read from", .tier = far, .bytes = 100},
                {.name = "read to", .bytes = 100},
                {.name = "written from", .bytes = 100},
-               {.name = "written to", .tier = Tier::kSsd, .bytes = 100}};
+               {.name = "written to", .tier = far, .bytes = 100}};
   const auto transfer = [](int from, int64_t bytes, Stream stream) {
     Instruction made{.mechanism = Mechanism::kTransfer,
                      .purpose = from == 0 ? Purpose::kFetch : Purpose::kStash,
@@ -198,18 +205,30 @@ TEST(TimelineTest, ReadsAndWritesOfOneDiskAreStretchedWhereTheyMeet) {
   Instruction update{.purpose = Purpose::kUpdate, .label = "update"};
   update.template_index = AddTemplate(set, 1);
   update.dependencies = {{0, 0}, {1, 0}};
-  const auto step = [&](int64_t read, int64_t written, double stretch) {
-    ProgramSet copy = set;
-    copy.programs.push_back({.name = "train",
-                             .instructions = {transfer(0, read, Stream::kSsdRead),
-                                              transfer(2, written, Stream::kSsdWrite), update}});
-    auto timeline = PredictTimeline({&copy}, "train", {}, SharedProcessors({.stretch = stretch}));
-    EXPECT_TRUE(timeline.ok()) << timeline.status();
-    return timeline->step_seconds;
+  set.programs.push_back(
+      {.name = "train",
+       .instructions = {transfer(0, read, in), transfer(2, written, out), update}});
+  auto timeline = PredictTimeline({&set}, "train", {}, SharedProcessors({.stretch = stretch}));
+  EXPECT_TRUE(timeline.ok()) << timeline.status();
+  return timeline->step_seconds;
+}
+
+TEST_F(BothWaysTest, ReadsAndWritesOfOneDiskAreStretchedWhereTheyMeet) {
+  const auto step = [](int64_t read, int64_t written, double stretch) {
+    return Step(Tier::kSsd, Stream::kSsdRead, Stream::kSsdWrite, read, written, stretch);
   };
   EXPECT_NEAR(step(4, 4, 1), 5, 1e-9);
   EXPECT_NEAR(step(4, 4, 2), 9, 0.1);
   EXPECT_NEAR(step(4, 1, 2), 6, 0.1);  // two seconds of both, then the three that are left
+}
+
+TEST_F(BothWaysTest, SoAreCopiesToADeviceAndFromIt) {
+  const auto step = [](Stream in, Stream out, double stretch) {
+    return Step(Tier::kHost, in, out, 4, 4, stretch);
+  };
+  EXPECT_NEAR(step(Stream::kFetch, Stream::kEvict, 1), 5, 1e-9);
+  EXPECT_NEAR(step(Stream::kFetch, Stream::kEvict, 2), 9, 0.1);
+  EXPECT_NEAR(step(Stream::kUpdateFetch, Stream::kEvict, 2), 9, 0.1);
 }
 
 TEST(TimelineTest, ComputeBesideCommunicationLosesItsShare) {

@@ -18,6 +18,7 @@ PARTS = {
     "models": (checks.models, 0.25),
     "training": (checks.training, 0.3),
     "ceilings": (benchmarks.ceilings, 0.2),
+    "calibration": (benchmarks.calibration, 0.5),
     "speed": (benchmarks.speed, 0.85),
     "profile": (benchmarks.profile, 1.0),
 }
@@ -34,8 +35,10 @@ class Context:
 
     def __init__(self, root: pathlib.Path, folder: pathlib.Path, options, found: dict):
         self.root, self.folder, self.standin = root, folder, options.standin
+        self.out = options.out
         self.env = machine.environment(root, found["libraries"])
-        self.jobs = jobs.Jobs(root, folder / "jobs", self.env, options.standin)
+        # One profile for all of these, whatever folder is their home.
+        self.jobs = jobs.Jobs(root, folder / "jobs", self.env | {"XDG_CONFIG_HOME": str(folder / "config")}, options.standin)
         self.torch, self.torch_why, self.rate = found["torch"], found["torch_why"], 0
         self.end = self.part_end = time.monotonic() + options.seconds
 

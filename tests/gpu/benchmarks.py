@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 
@@ -49,7 +50,8 @@ def of_strata(context, model: dict, batch: int, sequence: int, train: dict, runn
     device = taken[-1].get("memory", {}).get("device", {})
     return {"seconds": statistics.median(record["seconds"] for record in taken),
             "peak_bytes": device.get("measured_bytes") or device.get("arena_bytes", 0),
-            "predicted_bytes": device.get("predicted_bytes", 0)}
+            "predicted_bytes": device.get("predicted_bytes", 0),
+            "predicted_seconds": taken[-1].get("predicted_seconds")}
 
 
 def of_other_strata(context, shape: tuple, env: dict, more: dict) -> dict:
@@ -88,6 +90,32 @@ def ceilings(context) -> list:
             for shape, rate in found["tflops"].items()]
     return rows + [{"what": "copy on the device", "value": f"{found['copy_bytes_per_second'] / 1e12:.2f} TB/s",
                     "state": "measured"}]
+
+
+def calibration(context) -> list:
+    """`strata calibrate --device gpu`, whose profile then predicts the steps of `speed`."""
+    command = [context.root / "bin/strata", "calibrate", "--device", "gpu", "-o", "json"]
+    try:
+        done = subprocess.run(command, env=context.jobs.env, capture_output=True, text=True, timeout=context.left(300))
+        found = json.loads(done.stdout) if done.returncode == 0 else {}
+    except subprocess.TimeoutExpired:
+        return [{"what": "calibration", "state": "failed", "why": "not done in time"}]
+    told = done.stderr.strip().splitlines()
+    if not found:
+        return [{"what": "calibration", "state": "failed", "why": "; ".join(told[-2:])}]
+    context.out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(found["profile"], context.out / "profile.textproto")
+    device, = found["devices"]
+    rows = [{"what": what, "value": f"{device[key] / unit:.3g} {name}", "state": "measured"} for what, key, unit, name in (
+        ("the best product", "flops_per_second", 1e12, "TFLOP/s"),
+        ("the largest other op", "memory_bytes_per_second", 1e12, "TB/s"),
+        ("copies from the host", "to_device_bytes_per_second", 1e9, "GB/s"),
+        ("copies to the host", "from_device_bytes_per_second", 1e9, "GB/s"),
+        ("both at once", "both_ways_bytes_per_second", 1e9, "GB/s"),
+        ("messages between two devices", "link_bytes_per_second", 1e9, "GB/s"),
+        ("between two actions", "action_seconds", 1e-6, "us")) if device[key] is not None]
+    left_out = [line for line in told if "left out" in line or "not measured" in line]
+    return rows + [{"what": "not measured", "state": "left out", "why": line} for line in left_out]
 
 
 def one(context, name: str, shape: tuple) -> list:

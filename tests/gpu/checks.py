@@ -23,6 +23,7 @@ ON_HOST = {"memory": {"place": {"parameters": "host", "optimizer": "host"}, "str
 # How far losses may be apart (relative), in the first steps and later: sums in another order differ in their last bit, and
 # training makes of that ten times as much every few steps (f32 on an H200: 6e-9 in the first, 1e-5 in the twentieth).
 EARLY_STEPS = 5
+WHOLE = ["gpu_standin_test.py", "gpu_calibrate_test.py"]
 F32, BF16 = (1e-6, 1e-4), (5e-3, 5e-3)
 # Name: model, more of `train`, more of the job, how far losses may be apart.
 PARITY = {
@@ -87,16 +88,16 @@ def models(context) -> list:
     """Jobs on the GPU against the same on the CPU, four at a time."""
     cases = PARITY if not context.standin else {"tiny llama, f32": (jobs.TINY, {}, {}, F32)}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        whole = [] if context.standin else [pool.submit(processes, context)]
+        whole = [] if context.standin else [pool.submit(processes, context, script) for script in WHOLE]
         return list(pool.map(lambda case: one_model(context, *case), cases.items())) + [each.result() for each in whole]
 
 
-def processes(context) -> dict:
-    """What the stand-in proves of whole jobs, here: tiers, adapters, f16, checkpoints, eval, generate."""
-    row = {"job": "whole jobs (gpu_standin_test.py)", "steps": None, "bounds": (), "state": "failed"}
+def processes(context, script: str) -> dict:
+    """What the stand-in proves of whole jobs, here: tiers, adapters, f16, checkpoints, eval, generate, calibrations."""
+    row = {"job": f"whole jobs ({script})", "steps": None, "bounds": (), "state": "failed"}
     programs = [context.root / "bin" / name for name in ("strata", "strata-worker", "strata-trainer", "strata-trainer-gpu")]
     try:
-        done = subprocess.run([sys.executable, "-B", context.root / "jobs/gpu_standin_test.py", *programs], env=context.env,
+        done = subprocess.run([sys.executable, "-B", context.root / "jobs" / script, *programs], env=context.env,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=context.left(), cwd=context.folder)
     except subprocess.TimeoutExpired:
         return row | {"why": "not done in time"}

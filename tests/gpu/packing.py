@@ -17,7 +17,7 @@ COMPRESSION = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": MOST_BYTES}]
 SCRIPTS = ["run", "asking.py", "benchmarks.py", "checks.py", "jobs.py", "kernel_times.py", "machine.py", "packing.py", "report.py",
            "torch_side.py"]
 # Whole jobs by real processes, which need no more than Python.
-JOBS = ["gpu_standin_test.py", "real_processes.py"]
+JOBS = ["gpu_calibrate_test.py", "gpu_standin_test.py", "real_processes.py"]
 PROGRAMS = ["//client:strata", "//worker/agent:strata-worker", "//worker/trainer:strata-trainer",
             "//worker/trainer:strata-trainer-gpu"]
 KERNEL_TIMES = "//tests/gpu:libkernel_times.so"

@@ -41,10 +41,11 @@ def of_ceilings(rows: list) -> str:
 
 
 def of_speed(rows: list) -> str:
-    return table(["model", "layers", "sequences × tokens", "side", "state", "ms a step", "tokens/s", "TFLOP/s",
+    return table(["model", "layers", "sequences × tokens", "side", "state", "ms a step", "predicted", "tokens/s", "TFLOP/s",
                   "share of products' rate", "device GiB", "why"],
                  [(r["model"], r.get("layers"), f"{r['batch']} × {r['sequence']}" if "batch" in r else "", r["side"], r["state"],
-                   number(r.get("seconds") and 1e3 * r["seconds"], ".1f"), number(r.get("tokens_per_second"), ",.0f"),
+                   number(r.get("seconds") and 1e3 * r["seconds"], ".1f"),
+                   number(r.get("predicted_seconds") and 1e3 * r["predicted_seconds"], ".1f"), number(r.get("tokens_per_second"), ",.0f"),
                    number(r.get("tflops"), ".1f"), number(r.get("share"), ".2f"),
                    number(r.get("peak_bytes") and r["peak_bytes"] / 2**30, ".1f"), r.get("why")) for r in rows])
 
@@ -56,7 +57,8 @@ def of_profile(rows: list) -> str:
     return "```\n" + "\n".join(parts) + "\n```"
 
 
-TABLES = {"kernels": of_kernels, "models": of_models, "training": of_training, "ceilings": of_ceilings, "speed": of_speed,
+TABLES = {"kernels": of_kernels, "models": of_models, "training": of_training, "ceilings": of_ceilings, "calibration": of_ceilings,
+          "speed": of_speed,
           "profile": of_profile}
 
 

@@ -53,7 +53,8 @@ class Pack(unittest.TestCase):
         done = self.go("--standin", "--out", str(self.folder / "out"))
         self.assertEqual(done.returncode, 0, done.stdout)
         results = json.loads((self.folder / "out/results.json").read_text())
-        self.assertEqual(list(results["parts"]), ["kernels", "models", "training", "ceilings", "speed", "profile"])
+        self.assertEqual(list(results["parts"]), ["kernels", "models", "training", "ceilings", "calibration", "speed",
+                                                   "profile"])
         self.assertEqual(results["about"]["commit"], "abc")
         states = {part: [row["state"] for row in found["rows"]] for part, found in results["parts"].items()}
         self.assertEqual(states["models"], ["passed"])
@@ -62,6 +63,9 @@ class Pack(unittest.TestCase):
         speed = results["parts"]["speed"]["rows"]
         self.assertEqual([row["state"] for row in speed if row["side"] == "strata"], ["measured"])
         self.assertGreater(speed[0]["tokens_per_second"], 0)
+        self.assertIn("measured", states["calibration"])
+        self.assertIn("standin: true", (self.folder / "out/profile.textproto").read_text())
+        self.assertGreater(speed[0]["predicted_seconds"], 0)
         self.assertEqual([row["state"] for row in speed[1:]], ["left out", "left out"])
         twin = results["parts"]["kernels"]["rows"][0]
         if machine.gpu()[0] is None:

@@ -1,4 +1,4 @@
-// Calibration: two ranks measure this machine (worker/trainer/calibration).
+// Calibration: two ranks measure this machine, or its GPUs (worker/trainer/calibration).
 #ifndef STRATA_WORKER_TRAINER_CALIBRATE_TASK_H_
 #define STRATA_WORKER_TRAINER_CALIBRATE_TASK_H_
 
@@ -9,7 +9,7 @@
 
 namespace strata::worker {
 
-// InvalidArgument: not two ranks.
+// InvalidArgument: not two ranks. FailedPrecondition: a GPU, for which this trainer is not.
 absl::StatusOr<v1::JobPlan> PlanCalibration(const TaskContext& context);
 
 // One rank, from joining to the profile, which rank 0 tells.

@@ -100,10 +100,14 @@ absl::StatusOr<NamedAccelerator> Make(int ordinal, collectives::Communicator* ra
 
 int main(int argc, char** argv) {
 #ifdef STRATA_CUDA_STANDIN
+  constexpr bool kStandin = true;
   strata::standin::Reset({.fail_at_finding = true,
                           .device_count = 64,  // of the machine's ranks, a process each
                           .ranks_are_processes = true,
                           .device_bytes = int64_t{4} << 30});
+#else
+  constexpr bool kStandin = false;
 #endif
-  return strata::worker::TrainerMain(argc, argv, {.make_accelerator = &strata::worker::Make});
+  return strata::worker::TrainerMain(
+      argc, argv, {.make_accelerator = &strata::worker::Make, .standin = kStandin});
 }

@@ -1,45 +1,91 @@
 #include "worker/trainer/step_costs.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/gpu_standin.h"
 #include "common/host_name.h"
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "kernels/isa.h"
+#include "planner/cost/device_cost_model.h"
 #include "planner/cost/disk_choice.h"
 #include "planner/cost/profile_cost_model.h"
 #include "planner/job/job_plan.h"
 
 namespace strata::worker {
 
-absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task) {
-  if (!task.has_profile()) return std::unique_ptr<program::CostModel>();
-  if (planner::OnAccelerator(task.job())) {
-    return absl::FailedPreconditionError("the profile is of kernels on this machine's processor");
-  }
-  ASSIGN_OR_RETURN(const v1::RankProfile* const measured,
-                   planner::FindRanks(task.profile(), {.host = common::HostName(),
-                                                       .isa = kernels::IsaName(),
-                                                       .ranks = task.ranks(),
-                                                       .threads = task.threads()}));
-  std::vector<std::string> directories;
-  for (const v1::SsdPath& path : task.job().memory().ssd()) directories.push_back(path.path());
-  if (directories.empty()) return std::make_unique<planner::ProfileCostModel>(*measured);
-  const int64_t sharing = std::max<int64_t>(1, task.ranks_on_node());
-  ASSIGN_OR_RETURN(const v1::DiskRate disks,
-                   planner::ChooseDiskRate(task.profile(), directories, sharing));
-  return std::make_unique<planner::ProfileCostModel>(*measured, &disks);
+namespace {
+
+absl::StatusOr<const v1::RankProfile*> RanksOf(const v1::TrainerTask& task) {
+  return planner::FindRanks(task.profile(), {.host = common::HostName(),
+                                             .isa = kernels::IsaName(),
+                                             .ranks = task.ranks(),
+                                             .threads = task.threads()});
 }
 
-NamedCosts BestCostsOf(const v1::TrainerTask& task) {
-  absl::StatusOr<std::unique_ptr<program::CostModel>> measured = CostsOf(task);
-  if (measured.ok() && *measured != nullptr) {
-    return {*std::move(measured), "the profile of this machine (strata calibrate)"};
+absl::StatusOr<const v1::DeviceProfile*> DeviceOf(const v1::TrainerTask& task) {
+  return planner::FindDevice(task.profile(), {.host = common::HostName(),
+                                              .device = task.job().resources().device(),
+                                              .standin = common::UsesGpuStandin()});
+}
+
+// None: the job keeps nothing on SSD.
+absl::StatusOr<std::optional<v1::DiskRate>> DisksOf(const v1::TrainerTask& task) {
+  std::vector<std::string> directories;
+  for (const v1::SsdPath& path : task.job().memory().ssd()) directories.push_back(path.path());
+  if (directories.empty()) return std::nullopt;
+  const int64_t sharing = std::max<int64_t>(1, task.ranks_on_node());
+  return planner::ChooseDiskRate(task.profile(), directories, sharing);
+}
+
+// Of costs that CostsOf found.
+std::string NameOfProfile(const v1::TrainerTask& task) {
+  if (!planner::OnAccelerator(task.job())) return "the profile of this machine (strata calibrate)";
+  const auto device = DeviceOf(task);
+  return device.ok() ? planner::DescribeTimes(**device, task.ranks()) : "";
+}
+
+absl::StatusOr<std::unique_ptr<program::CostModel>> MeasuredCostsOf(const v1::TrainerTask& task) {
+  if (!task.has_profile()) return std::unique_ptr<program::CostModel>();
+  const absl::StatusOr<const v1::RankProfile*> ranks = RanksOf(task);
+  if (!planner::OnAccelerator(task.job())) {
+    RETURN_IF_ERROR(ranks.status());
+    ASSIGN_OR_RETURN(const std::optional<v1::DiskRate> disks, DisksOf(task));
+    return std::make_unique<planner::ProfileCostModel>(**ranks, disks ? &*disks : nullptr);
   }
+  ASSIGN_OR_RETURN(const v1::DeviceProfile* const device, DeviceOf(task));
+  ASSIGN_OR_RETURN(const std::optional<v1::DiskRate> disks, DisksOf(task));
+  return std::make_unique<planner::DeviceCostModel>(
+      *device, planner::BesideDevice{.host = ranks.ok() ? *ranks : nullptr,
+                                     .disks = disks ? &*disks : nullptr,
+                                     .usual = planner::OrdinaryRates(/*accelerator=*/true)});
+}
+
+}  // namespace
+
+absl::StatusOr<planner::NamedCosts> CostsOf(const v1::TrainerTask& task) {
+  absl::StatusOr<std::unique_ptr<program::CostModel>> measured = MeasuredCostsOf(task);
+  if (measured.ok() && *measured != nullptr) {
+    return planner::NamedCosts{*std::move(measured), NameOfProfile(task)};
+  }
+  if (planner::OnAccelerator(task.job())) {
+    planner::NamedCosts known = planner::CatalogCostsOf(planner::Catalog::Shipped(), task.job(),
+                                                        common::UsesGpuStandin());
+    if (known.model != nullptr) return known;
+  }
+  RETURN_IF_ERROR(measured.status());
+  return planner::NamedCosts();
+}
+
+planner::NamedCosts BestCostsOf(const v1::TrainerTask& task) {
+  absl::StatusOr<planner::NamedCosts> measured = CostsOf(task);
+  if (measured.ok() && measured->model != nullptr) return *std::move(measured);
   return {std::make_unique<program::RateCostModel>(
               planner::OrdinaryRates(planner::OnAccelerator(task.job()))),
           measured.ok()
@@ -111,7 +157,7 @@ void TellStall(const program::RankTimeline& rank, v1::JobPlan& plan) {
 absl::Status PredictStep(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages,
                          const program::Mesh& mesh, v1::JobPlan& plan) {
-  const absl::StatusOr<std::unique_ptr<program::CostModel>> costs = CostsOf(task);
+  const absl::StatusOr<planner::NamedCosts> costs = CostsOf(task);
   if (!costs.ok()) {
     v1::Notice& notice = *plan.add_notices();
     notice.set_severity(v1::Notice::SEVERITY_INFO);
@@ -119,9 +165,14 @@ absl::Status PredictStep(const v1::TrainerTask& task,
         absl::StrCat("steps are not predicted: ", std::string(costs.status().message())));
     return absl::OkStatus();
   }
-  if (*costs == nullptr) return absl::OkStatus();
+  if (costs->model == nullptr) return absl::OkStatus();
+  if (planner::OnAccelerator(task.job())) {
+    v1::Notice& notice = *plan.add_notices();
+    notice.set_severity(v1::Notice::SEVERITY_INFO);
+    notice.set_text(absl::StrCat("steps are predicted by ", NameOfProfile(task)));
+  }
   ASSIGN_OR_RETURN(const program::Timeline timeline,
-                   program::PredictTimeline(stages, "train", mesh, **costs));
+                   program::PredictTimeline(stages, "train", mesh, *costs->model));
   plan.set_predicted_seconds(timeline.step_seconds);
   const program::RankTimeline& first = timeline.ranks.front();
   TellStall(first, plan);

@@ -2,11 +2,10 @@
 #ifndef STRATA_WORKER_TRAINER_STEP_COSTS_H_
 #define STRATA_WORKER_TRAINER_STEP_COSTS_H_
 
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/cost/job_costs.h"
 #include "planner/job/stream_choice.h"
 #include "program/ir/mesh.h"
 #include "program/ir/program.h"
@@ -15,26 +14,22 @@
 
 namespace strata::worker {
 
-// From the task's profile; null: it has none. FailedPrecondition, saying why: the profile is not of
-// this host, these kernels, or these numbers of ranks and threads, or has no rates of the disks of
-// the job's SSD tier.
-absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task);
+// From the task's profile, else, of a kind of GPU that the catalog knows, by its figures; no model:
+// there is neither. FailedPrecondition, saying why: the profile is not of this host, these kernels,
+// or these numbers of ranks and threads, or, for a job on a GPU, not of such a device; or it has no
+// rates of the disks of the job's SSD tier.
+absl::StatusOr<planner::NamedCosts> CostsOf(const v1::TrainerTask& task);
 
-// What seconds come from, and its name for people.
-struct NamedCosts {
-  std::unique_ptr<program::CostModel> model;
-  std::string name;
-};
 // Those of CostsOf where there are such, else rates of an ordinary machine. The same on all ranks:
 // a task has a profile where all its ranks are on one machine.
-NamedCosts BestCostsOf(const v1::TrainerTask& task);
+planner::NamedCosts BestCostsOf(const v1::TrainerTask& task);
 
 // Puts into the plan how many layers are resident, and why.
 void TellStreaming(const v1::TrainerTask& task, const planner::StreamChoice& choice,
                    v1::JobPlan& plan);
 
 // Puts what the timeline says of a training step into the plan, or a notice of why there is
-// nothing. `stages`: laid out. Without a profile it does nothing.
+// nothing. `stages`: laid out. Without costs it does nothing.
 absl::Status PredictStep(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages,
                          const program::Mesh& mesh, v1::JobPlan& plan);

@@ -51,9 +51,33 @@ TEST(BestCostsOf, AreTheProfilesWhereItHoldsAndSaysWhyWhereNot) {
   task.set_threads(3);
   EXPECT_THAT(BestCostsOf(task).name, HasSubstr("no measurement of 1 ranks x 3 threads"));
   task = MeasuredTask();
+  task.mutable_job()->mutable_resources()->set_device("gpu");
+  EXPECT_THAT(BestCostsOf(task).name,
+              StartsWith("assumed rates: the profile has no measurement of a GPU"));
   task.mutable_job()->mutable_resources()->set_device("h100");
-  EXPECT_THAT(BestCostsOf(task).name, StartsWith("assumed rates: the profile is of kernels on"));
+  EXPECT_EQ(BestCostsOf(task).name, "the catalog's figures of H100");
   EXPECT_THAT(BestCostsOf({}).name, HasSubstr("has not been measured (strata calibrate)"));
+}
+
+TEST(BestCostsOf, AJobOnAGpuHasTheProfileOfItsKind_WhateverItsThreads) {
+  v1::TrainerTask task = MeasuredTask();
+  task.set_threads(3);
+  v1::DeviceProfile& device = *task.mutable_profile()->add_devices();
+  device.set_name("NVIDIA H100");
+  device.set_kind("h100");
+  for (const char* asked : {"h100", "gpu"}) {
+    task.mutable_job()->mutable_resources()->set_device(asked);
+    EXPECT_EQ(BestCostsOf(task).name,
+              "the profile of this machine's NVIDIA H100 (strata calibrate --device gpu)");
+  }
+  task.set_ranks(2);
+  EXPECT_THAT(BestCostsOf(task).name, HasSubstr("communication by assumed rates"));
+  device.set_standin(true);
+  EXPECT_THAT(BestCostsOf(task).name, StartsWith("assumed rates: the profile has no measurement"));
+  task.clear_profile();
+  EXPECT_THAT(BestCostsOf(task).name, HasSubstr("has not been measured"));
+  task.mutable_job()->mutable_resources()->set_device("h200");
+  EXPECT_EQ(BestCostsOf(task).name, "the catalog's figures of H200");
 }
 
 TEST(TellStreaming, SaysWhatWasChosenAndWhy) {

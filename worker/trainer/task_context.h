@@ -39,6 +39,7 @@ using MakeAccelerator = absl::StatusOr<NamedAccelerator> (*)(int ordinal,
 struct TrainerParts {
   PlantFault plant = nullptr;  // into what is trained, before it is verified; only in tests
   MakeAccelerator make_accelerator = nullptr;  // null: there is the CPU alone
+  bool standin = false;                        // accelerators are the stand-in of CUDA
 };
 
 // Pointers are borrowed.

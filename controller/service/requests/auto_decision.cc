@@ -10,6 +10,7 @@
 #include "common/units.h"
 #include "controller/logic/names.h"
 #include "controller/service/requests/errors.h"
+#include "planner/cost/job_costs.h"
 #include "planner/search/auto_layout.h"
 #include "spec/job_file.h"
 #include "spec/problems.h"
@@ -57,6 +58,13 @@ absl::StatusOr<v1::JobSpec> ReadWith(const std::string& text, const spec::ReadOp
   return std::move(file.job);
 }
 
+planner::NamedCosts CostsOf(const v1::JobSpec& job) {
+  planner::NamedCosts known =
+      planner::CatalogCostsOf(planner::Catalog::Shipped(), job, /*standin=*/false);
+  if (known.model != nullptr) return known;
+  return {std::make_unique<program::RateCostModel>(planner::UsualRates(1)), "usual rates"};
+}
+
 }  // namespace
 
 planner::AskRoom RoomOf(std::shared_ptr<const Snapshot> snapshot) {
@@ -92,7 +100,7 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const DecisionFacts&
                                kMostPasses, " together)"));
   }
   const bool validates = file.job.evaluate().every_steps() > 0;
-  const program::RateCostModel costs(planner::UsualRates(1));
+  const planner::NamedCosts costs = CostsOf(file.job);
   const v1::ResourcesSpec& resources = file.job.resources();
   planner::RankRoom room;
   if (facts.room != nullptr) {
@@ -107,7 +115,7 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const DecisionFacts&
          if (elsewhere) *candidate->mutable_model() = model;
          return candidate;
        },
-       .costs = &costs,
+       .costs = costs.model.get(),
        .evaluate_sequences = validates ? file.job.evaluate().sequences() : 0,
        .room = room,
        .device = resources.device(),
@@ -134,7 +142,7 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const DecisionFacts&
   return DecidedSpec{
       *std::move(decided),
       absl::StrCat("auto was decided: ", best.words.ToText(), ", ",
-                   common::FormatShortSeconds(best.seconds), " a step by usual rates",
+                   common::FormatShortSeconds(best.seconds), " a step by ", costs.name,
                    best.correction.has_value()
                        ? absl::StrCat(" (", planner::ToText(*best.correction), ")")
                        : "",

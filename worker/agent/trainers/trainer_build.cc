@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -13,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/digest.h"
+#include "common/gpu_standin.h"
 #include "common/status_macros.h"
 #include "worker/agent/machine/descriptor.h"
 
@@ -30,7 +30,7 @@ struct Pinned {
 
 std::string NameFor(const std::string& device) {
   if (device.empty() || device == "cpu") return "strata-trainer";
-  return getenv("STRATA_GPU_STANDIN") == nullptr ? "strata-trainer-gpu" : "strata-trainer-standin";
+  return common::UsesGpuStandin() ? "strata-trainer-standin" : "strata-trainer-gpu";
 }
 
 absl::StatusOr<std::string> TrainerPath(const std::string& name) {

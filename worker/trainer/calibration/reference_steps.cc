@@ -1,5 +1,7 @@
 #include "worker/trainer/calibration/reference_steps.h"
 
+#include "model/family_defaults.h"
+#include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
 
 namespace strata::worker {
@@ -8,6 +10,7 @@ namespace {
 struct Shape {
   int64_t hidden, heads, kv_heads, ffn, vocab, sequence, micro_batch;
   int64_t layers = 1;
+  model::Family family = model::Family::kLlama;
 };
 
 // Products of 64 to 2048 rows, and of widths from 128 to 4096.
@@ -24,20 +27,32 @@ constexpr Shape kBesideMessages = {512, 8, 8, 1536, 4096, 128, 1};
 constexpr Shape kShared[] = {{256, 8, 4, 768, 4096, 128, 2}, {512, 8, 8, 1536, 8192, 256, 2}};
 constexpr Shape kQuick = {64, 4, 2, 128, 256, 64, 1};
 
-constexpr int kRepetitions = 3, kQuickRepetitions = 2;
+// Of devices: widths and rows of models that are trained on them, and what starts cost.
+constexpr Shape kSmallOnDevice = {256, 4, 4, 1024, 4096, 256, 2};
+constexpr Shape kGpt2 = {768, 12, 12, 3072, 50304, 1024, 4, 1, model::Family::kGpt2};
+constexpr Shape kGpt2ManyRows = {768, 12, 12, 3072, 50304, 1024, 16, 1, model::Family::kGpt2};
+constexpr Shape kLongOnDevice = {1536, 12, 2, 8960, 32000, 4096, 1};
+constexpr Shape kMiddleOnDevice = {2048, 16, 8, 5632, 32000, 2048, 4};
+constexpr Shape kWideOnDevice = {4096, 32, 8, 14336, 32000, 1024, 1};
+constexpr Shape kWideManyRows = {4096, 32, 8, 14336, 32000, 4096, 1};
+constexpr Shape kSharedOnDevice[] = {{1024, 16, 8, 2816, 16384, 1024, 2},
+                                     {2048, 16, 8, 5632, 32000, 2048, 2}};
+constexpr Shape kQuickOnDevice = {32, 4, 2, 64, 256, 16, 1};
+
+constexpr int kRepetitions = 3, kQuickRepetitions = 2, kRepetitionsOnDevice = 5;
 constexpr int64_t kFewRows = 256;
 
 TrainingSpec SpecOf(const Shape& shape, int threads, const program::GroupSizes& groups = {}) {
   TrainingSpec spec;
-  spec.model = {.layers = groups.pipeline > 1 ? 2 : shape.layers,
-                .hidden = shape.hidden,
-                .heads = shape.heads,
-                .kv_heads = shape.kv_heads,
-                .head_size = shape.hidden / shape.heads,
-                .ffn = shape.ffn,
-                .vocab = shape.vocab,
-                .context = shape.sequence,
-                .tied_embeddings = false};
+  spec.model = model::DefaultsOf(shape.family);
+  spec.model.layers = groups.pipeline > 1 ? 2 : shape.layers;
+  spec.model.hidden = shape.hidden;
+  spec.model.heads = shape.heads;
+  spec.model.kv_heads = shape.kv_heads;
+  spec.model.head_size = shape.hidden / shape.heads;
+  spec.model.ffn = shape.ffn;
+  spec.model.vocab = shape.vocab;
+  spec.model.context = shape.sequence;
   spec.emit = {.micro_batch = shape.micro_batch, .sequence = shape.sequence, .prefill_chunk = 0};
   spec.emit.threads = threads;
   spec.emit.tensor_degree = groups.tensor;
@@ -53,6 +68,32 @@ TrainingSpec SpecOf(const Shape& shape, int threads, const program::GroupSizes& 
   spec.threads = threads;
   return spec;
 }
+
+struct Numbers {
+  program::DType type;
+  model::NumberFormats formats = {};
+};
+constexpr Numbers kF32 = {program::DType::kF32}, kBf16 = {program::DType::kBF16};
+constexpr Numbers kFewestBits = {program::DType::kBF16,
+                                 {.gradient = program::DType::kBF16,
+                                  .master = program::StateFormat::kRemainder,
+                                  .state = model::NumberFormats::State::k8Bit}};
+
+TrainingSpec SpecOnDevice(const Shape& shape, const Numbers& numbers,
+                          const program::GroupSizes& groups = {}) {
+  TrainingSpec spec = SpecOf(shape, /*threads=*/1, groups);
+  spec.emit.backend = ops::BackendKind::kCuda;
+  spec.emit.type = numbers.type;
+  spec.emit.set_alignment = numbers.formats.set_alignment();
+  spec.formats = numbers.formats;
+  spec.plan.tier = program::Tier::kDevice;
+  spec.plan.gradient = numbers.formats.gradient;
+  spec.plan.master = numbers.formats.master;
+  spec.plan.moments = model::AdamWMoments(numbers.formats);
+  return spec;
+}
+
+constexpr program::GroupSizes kLayoutsOfTwo[] = {{.tensor = 2}, {.context = 2}, {.pipeline = 2}};
 
 }  // namespace
 
@@ -71,15 +112,47 @@ TrainingSpec StepBesideMessages(int threads, bool quick) {
 
 std::vector<ReferenceStep> StepsOfTwoRanks(int threads, bool quick) {
   std::vector<ReferenceStep> steps;
-  for (const program::GroupSizes& groups :
-       {program::GroupSizes{.tensor = 2}, program::GroupSizes{.context = 2},
-        program::GroupSizes{.pipeline = 2}}) {
+  for (const program::GroupSizes& groups : kLayoutsOfTwo) {
     if (quick) {
       steps.push_back({SpecOf(kQuick, threads, groups), kQuickRepetitions});
       continue;
     }
     for (const Shape& shape : kShared) {
       steps.push_back({SpecOf(shape, threads, groups), kRepetitions});
+    }
+  }
+  return steps;
+}
+
+std::vector<ReferenceStep> StepsOfDevice(bool quick) {
+  if (quick) {
+    return {{SpecOnDevice(kQuickOnDevice, kF32), kQuickRepetitions},
+            {SpecOnDevice(kQuickOnDevice, kBf16), kQuickRepetitions}};
+  }
+  std::vector<ReferenceStep> steps;
+  const auto add = [&](const Shape& shape, const Numbers& numbers) {
+    steps.push_back({SpecOnDevice(shape, numbers), kRepetitionsOnDevice});
+  };
+  for (const Shape& shape : {kSmallOnDevice, kGpt2, kMiddleOnDevice, kWideOnDevice}) {
+    add(shape, kF32);
+  }
+  for (const Shape& shape : {kSmallOnDevice, kGpt2, kGpt2ManyRows, kLongOnDevice, kMiddleOnDevice,
+                             kWideOnDevice, kWideManyRows}) {
+    add(shape, kBf16);
+  }
+  for (const Shape& shape : {kGpt2, kWideOnDevice}) add(shape, kFewestBits);
+  return steps;
+}
+
+std::vector<ReferenceStep> StepsOfTwoDevices(bool quick) {
+  std::vector<ReferenceStep> steps;
+  for (const program::GroupSizes& groups : kLayoutsOfTwo) {
+    if (quick) {
+      steps.push_back({SpecOnDevice(kQuickOnDevice, kBf16, groups), kQuickRepetitions});
+      continue;
+    }
+    for (const Shape& shape : kSharedOnDevice) {
+      steps.push_back({SpecOnDevice(shape, kBf16, groups), kRepetitionsOnDevice});
     }
   }
   return steps;

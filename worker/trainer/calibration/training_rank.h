@@ -13,6 +13,7 @@
 #include "device/cpu_device.h"
 #include "device/thread_pool.h"
 #include "model/families/families.h"
+#include "model/optimizer/number_formats.h"
 #include "program/compose/composer.h"
 #include "program/ir/program.h"
 #include "worker/engine/engine.h"
@@ -38,9 +39,16 @@ class SyntheticHost final : public HostOps {
 struct TrainingSpec {
   model::ModelSpec model;
   model::EmitOptions emit;
+  model::NumberFormats formats;  // of updates; the plan's are the same
   program::Plan plan;
   int threads = 1;
   device::CpuDeviceOptions device;
+};
+
+// What computes instead of the CPU, and who follows it (may be null). Borrowed.
+struct OtherDevice {
+  Accelerator* accelerator = nullptr;
+  IssueObserver* observer = nullptr;
 };
 
 // The programs of all stages, laid out.
@@ -51,9 +59,11 @@ absl::StatusOr<std::vector<program::StagePrograms>> ComposeTraining(const Traini
 class TrainingRank {
  public:
   // The rank of the communicator, which may be null: a world of one. Borrowed, like the pool, which
-  // the calling thread has made.
+  // the calling thread has made. On another device than the CPU, for whose kernels the spec is
+  // then: rank 0, whose groups are the accelerator's, and parameters that repeat themselves.
   static absl::StatusOr<std::unique_ptr<TrainingRank>> Create(
-      const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool);
+      const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool,
+      const OtherDevice& other = {});
 
   absl::Status Step() { return engine_->RunStep(0, applied_++); }
   Engine& engine() { return *engine_; }
