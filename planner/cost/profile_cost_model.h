@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 
 #include "absl/status/statusor.h"
 #include "planner/cost/measured_times.h"
@@ -54,7 +54,9 @@ class ProfileCostModel final : public program::CostModel {
   // of numbers. kAny: all of them.
   struct Table {
     int kind = 0, transposed = kAny, type = kAny;
-    auto operator<=>(const Table&) const = default;
+    bool operator<(const Table& other) const {
+      return std::tie(kind, transposed, type) < std::tie(other.kind, other.transposed, other.type);
+    }
   };
   static constexpr int kAny = -1;
   struct Query {

@@ -7,10 +7,12 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "collectives/loopback.h"
 #include "planner/cost/profile_cost_model.h"
+#include "program/passes/expand.h"
 #include "worker/trainer/calibration/reference_steps.h"
 
 namespace strata::worker {
@@ -82,6 +84,20 @@ TEST(CalibrateTest, TheTimelineHasATimeForEveryStepThatWasMeasured) {
     ASSERT_TRUE(timeline.ok()) << timeline.status();
     EXPECT_GT(timeline->step_seconds, 0);
     EXPECT_TRUE(std::isfinite(timeline->step_seconds));
+  }
+}
+
+// Nothing but a GPU runs them: that they can be made at all is seen here.
+TEST(ReferenceStepsTest, StepsOfDevicesCompose_AndFitIntoASmallCard) {
+  constexpr int64_t kSmallCard = int64_t{20} << 30;
+  std::vector<ReferenceStep> steps = StepsOfDevice(/*quick=*/false);
+  for (ReferenceStep& step : StepsOfTwoDevices(/*quick=*/false)) steps.push_back(std::move(step));
+  for (const ReferenceStep& step : steps) {
+    const auto stages = ComposeTraining(step.spec);
+    ASSERT_TRUE(stages.ok()) << stages.status();
+    const program::ProgramSet& set = stages->front().set;
+    EXPECT_LT(set.arena(program::Tier::kDevice), kSmallCard) << step.spec.model.hidden;
+    EXPECT_GT(program::Expand(set, set.programs[0]).actions.size(), 20u);
   }
 }
 

@@ -30,10 +30,11 @@ TEST_F(DeviceCalibrationTest, EveryKindOfOpHasTimes_CopiesHaveThem_AndSoHaveStep
     EXPECT_GT(time.seconds(), 0) << time.kind();
     kinds.insert(time.kind());
   }
-  for (const OpKind kind : {OpKind::kMatMul, OpKind::kAttentionForward, OpKind::kAttentionBackward,
-                            OpKind::kRmsNormForward, OpKind::kSwigluForward, OpKind::kCrossEntropy,
-                            OpKind::kAdamW, OpKind::kMixedAdamW, OpKind::kSumSquares,
-                            OpKind::kAttentionPart, OpKind::kCrossEntropyStatistics}) {
+  for (const OpKind kind :
+       {OpKind::kMatMul, OpKind::kAttentionForward, OpKind::kAttentionBackward,
+        OpKind::kRmsNormForward, OpKind::kSwigluForward, OpKind::kCrossEntropy, OpKind::kAdamW,
+        OpKind::kMixedAdamW, OpKind::kLayerNormBackward, OpKind::kBiasGradient, OpKind::kSumSquares,
+        OpKind::kAttentionPart, OpKind::kCrossEntropyStatistics}) {
     EXPECT_THAT(kinds, Contains(std::string(Name(kind))));
   }
   EXPECT_GE(profile.action_seconds(), 0);

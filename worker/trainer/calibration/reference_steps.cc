@@ -38,6 +38,7 @@ constexpr Shape kWideManyRows = {4096, 32, 8, 14336, 32000, 4096, 1};
 constexpr Shape kSharedOnDevice[] = {{1024, 16, 8, 2816, 16384, 1024, 2},
                                      {2048, 16, 8, 5632, 32000, 2048, 2}};
 constexpr Shape kQuickOnDevice = {32, 4, 2, 64, 256, 16, 1};
+constexpr Shape kQuickGpt2 = {32, 4, 4, 64, 256, 16, 1, 1, model::Family::kGpt2};
 
 constexpr int kRepetitions = 3, kQuickRepetitions = 2, kRepetitionsOnDevice = 5;
 constexpr int64_t kFewRows = 256;
@@ -127,7 +128,8 @@ std::vector<ReferenceStep> StepsOfTwoRanks(int threads, bool quick) {
 std::vector<ReferenceStep> StepsOfDevice(bool quick) {
   if (quick) {
     return {{SpecOnDevice(kQuickOnDevice, kF32), kQuickRepetitions},
-            {SpecOnDevice(kQuickOnDevice, kBf16), kQuickRepetitions}};
+            {SpecOnDevice(kQuickOnDevice, kBf16), kQuickRepetitions},
+            {SpecOnDevice(kQuickGpt2, kFewestBits), kQuickRepetitions}};
   }
   std::vector<ReferenceStep> steps;
   const auto add = [&](const Shape& shape, const Numbers& numbers) {
