@@ -123,7 +123,8 @@ std::string TrainText(const Arguments& arguments, const FitModel& model, const N
 
 // The job that the flags describe, its problems told by flag.
 absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitModel& model,
-                                       const v1::ModelSpec& message, const Numbers& numbers) {
+                                       const v1::ModelSpec& message, const Numbers& numbers,
+                                       bool on_card) {
   spec::ReadOptions options;
   options.default_name = "fit";
   options.ranks = arguments.Count("--devices");
@@ -135,7 +136,8 @@ absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitMode
   const auto read = [&](int64_t global_batch, spec::Problems& problems) {
     const std::string text =
         absl::StrCat("model: {from: .}\ndata: {train: [{path: tokens}]}\ntrain: ",
-                     TrainText(arguments, model, numbers, global_batch), "\n");
+                     TrainText(arguments, model, numbers, global_batch), "\n",
+                     on_card ? "resources: {device: gpu}\n" : "");
     return spec::ReadJob(text, options, problems).job;
   };
   // Batches follow from degrees, which are read first.
@@ -186,7 +188,8 @@ absl::StatusOr<LoadedFit> FitOfFlags(const Arguments& arguments) {
   const std::string method = arguments.Text("--method", "full");
   loaded.notices = Unread(arguments, method);
   ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(arguments, method, !request.device.is_cpu));
-  ASSIGN_OR_RETURN(request.job, JobOfFlags(arguments, request.model, message, numbers));
+  ASSIGN_OR_RETURN(request.job,
+                   JobOfFlags(arguments, request.model, message, numbers, !request.device.is_cpu));
   request.batch_given = false;
   request.inference = method == "inference";
   request.weights = numbers.weights;

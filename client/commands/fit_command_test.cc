@@ -99,6 +99,22 @@ constexpr char kMixtral[] =
         "num_local_experts": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
         "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32000})";
 
+// By programs, and by closed forms.
+TEST(FitCommand, OfStateInUnifiedMemory_CountsHomesOnTheHostAndRoomsOnTheCard) {
+  for (const char* model : {"llama-3.1-8b", "mixtral-8x7b"}) {
+    const Outcome got = RunTyped({"fit", "--model", model, "--device", "gh200", "--seq", "2048",
+                                  "--memory", "{place: {optimizer: unified}}", "-o", "json"});
+    const json report = json::parse(got.out);
+    const json& tiers = report["ranks"][0]["tiers"];
+    const double parameters = report["parameters"];
+    const double host =
+        tiers["host"]["master"].get<double>() + tiers["host"]["optimizer"].get<double>();
+    EXPECT_NEAR(host / (12 * parameters), 1, 1e-3) << model;
+    EXPECT_GT(tiers["device"]["staging"], 300 << 20) << model;
+    EXPECT_LE(tiers["device"]["staging"], 384 << 20) << model;
+  }
+}
+
 TEST(FitCommand, MixtralByItsConfig_IsThePreset) {
   const std::string config = FileWith("mixtral.json", kMixtral);
   for (const char* method : {"full", "qlora", "inference"}) {

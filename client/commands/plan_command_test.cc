@@ -96,6 +96,25 @@ TEST(Plan, PinnedLayoutIsEvaluatedAlone) {
                             "micro_batch": 1})"));
 }
 
+TEST(Plan, OfACoherentLinkTheOptimizersStateMayBeInUnifiedMemory) {
+  const std::vector<std::string> flags = {
+      "--model", "llama-3.1-8b", "--devices", "1", "--global-batch", "1", "--seq", "2048"};
+  const auto fastest = [&](const std::string& device, const std::string& pin) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--device", device});
+    if (!pin.empty()) all.insert(all.end(), {"--pin", "offload=" + pin});
+    return PlanOf(all)["plans"][0];
+  };
+  const json open = fastest("gh200", "");
+  EXPECT_EQ(open["memory"]["place"]["optimizer"], "unified");
+  EXPECT_THAT(open["why"].get<std::string>(), HasSubstr("updated on the host the step would take"));
+  EXPECT_EQ(fastest("gh200", "unified")["seconds"], open["seconds"]);
+  EXPECT_EQ(fastest("gh200", "all_unified")["memory"]["place"]["activations"], "host");
+  EXPECT_GT(fastest("gh200", "optimizer")["seconds"], open["seconds"]);
+  EXPECT_EQ(fastest("h100", "")["memory"]["place"]["optimizer"], "host");  // by PCIe
+  EXPECT_EQ(fastest("h100", "unified")["memory"]["place"]["optimizer"], "unified");
+}
+
 TEST(Plan, JobsRankTheLayoutsOfTheirRanks) {
   const std::string job =
       FileWith("planned.yaml",

@@ -35,14 +35,12 @@ std::string WhyUnified(const SearchRequest& request, const RankedPlan& plan) {
   const StageParameters held = ParametersOf(request.shape, plan.layout);
   LayoutChoice layout = plan.layout;
   const double sharing = layout.sharding == Sharding::kReplicated ? 1 : layout.sharing();
-  std::string text =
-      absl::StrCat("; the optimizer's state in unified memory: pages of ",
-                   Gigabytes(12 * (held.dense + held.experts) / sharing), " come and go each step");
-  if (layout.offload != Offload::kOptimizer) return text;
   layout.unified = false;
-  const double seconds = PredictStep(request.machine, request.shape, layout).seconds;
-  return absl::StrCat(text, "; updated on the host the step would take ",
-                      common::FormatShortSeconds(seconds));
+  return absl::StrCat(
+      "; the optimizer's state in unified memory: pages of ",
+      Gigabytes(12 * (held.dense + held.experts) / sharing),
+      " come and go each step; updated on the host the step would take ",
+      common::FormatShortSeconds(PredictStep(request.machine, request.shape, layout).seconds));
 }
 
 }  // namespace

@@ -239,7 +239,7 @@ class Searcher {
       std::pop_heap(plans.begin(), plans.end(), Faster);
       plans.pop_back();
     }
-    plans.push_back(std::move(plan));
+    plans.push_back(plan);
     std::push_heap(plans.begin(), plans.end(), Faster);
   }
 
