@@ -139,8 +139,9 @@ TEST(DeviceCostModelTest, CommunicationHasUsualRatesWhereOneDeviceWasMeasured) {
   const program::Communication reduce{.op = CollectiveOp::kAllReduce, .bytes = 1000};
   const program::Rates usual{.link_bytes_per_second = 10, .link_latency_seconds = 0};
   const program::RateCostModel rates(usual);
-  EXPECT_DOUBLE_EQ(DeviceCostModel(device, {.usual = usual}).CollectiveSeconds(reduce, {.ranks = 2}),
-                   rates.CollectiveSeconds(reduce, {.ranks = 2}));
+  EXPECT_DOUBLE_EQ(
+      DeviceCostModel(device, {.usual = usual}).CollectiveSeconds(reduce, {.ranks = 2}),
+      rates.CollectiveSeconds(reduce, {.ranks = 2}));
   EXPECT_DOUBLE_EQ(DeviceCostModel(device, {.usual = usual}).MessageSeconds(reduce, {}),
                    rates.MessageSeconds(reduce, {}));
   for (const char* op : {"all-reduce", "send"}) {
@@ -149,7 +150,8 @@ TEST(DeviceCostModelTest, CommunicationHasUsualRatesWhereOneDeviceWasMeasured) {
     time.set_bytes(1000);
     time.set_seconds(7);
   }
-  EXPECT_DOUBLE_EQ(DeviceCostModel(device, {.usual = usual}).CollectiveSeconds(reduce, {.ranks = 2}), 7);
+  EXPECT_DOUBLE_EQ(
+      DeviceCostModel(device, {.usual = usual}).CollectiveSeconds(reduce, {.ranks = 2}), 7);
   EXPECT_DOUBLE_EQ(DeviceCostModel(device, {.usual = usual}).MessageSeconds(reduce, {}), 7);
 }
 

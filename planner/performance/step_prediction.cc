@@ -139,8 +139,8 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
   return (bytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
 }
 
-// Updates of states on the host, the norm apart. They go on under the next step, whose first forward
-// waits for each layer's.
+// Updates of states on the host, the norm apart. They go on under the next step, whose first
+// forward waits for each layer's.
 double HostUpdateSeconds(const Machine& machine, const LayoutChoice& layout, double elements,
                          const Stage& stage) {
   if (machine.network.host_memory_rate <= 0) return 0;

@@ -75,8 +75,8 @@ absl::StatusOr<planner::NamedCosts> CostsOf(const v1::TrainerTask& task) {
     return planner::NamedCosts{*std::move(measured), NameOfProfile(task)};
   }
   if (planner::OnAccelerator(task.job())) {
-    planner::NamedCosts known = planner::CatalogCostsOf(planner::Catalog::Shipped(), task.job(),
-                                                        common::UsesGpuStandin());
+    planner::NamedCosts known =
+        planner::CatalogCostsOf(planner::Catalog::Shipped(), task.job(), common::UsesGpuStandin());
     if (known.model != nullptr) return known;
   }
   RETURN_IF_ERROR(measured.status());
