@@ -90,6 +90,7 @@ std::array<ProfileCostModel::Table, 3> ProfileCostModel::Query::tables() const {
 
 ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::DiskRate* disks)
     : action_seconds_(measured.action_seconds()),
+      drift_(measured.drift()),
       disks_(disks != nullptr ? std::make_optional(*disks) : std::nullopt) {
   for (const v1::OpTime& time : measured.ops()) {
     const std::optional<OpKind> kind = KindOf(time.kind());
@@ -171,6 +172,10 @@ double ProfileCostModel::BothWays(program::Tier from, program::Tier to) const {
   const double alone = from == Tier::kSsd ? disks_->read() : disks_->write();
   return std::max(1.0, alone / (disks_->mixed() / 2));
 }
+
+// What holds one rank up does not hold up the other: the difference of two sums of many independent
+// delays grows with the square root of their number.
+double ProfileCostModel::LatenessSeconds(double apart) const { return drift_ * std::sqrt(apart); }
 
 program::Interference ProfileCostModel::Beside(const program::Communication& communication) const {
   auto by_size = interference_.find(Name(communication.op));

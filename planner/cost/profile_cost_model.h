@@ -48,6 +48,7 @@ class ProfileCostModel final : public program::CostModel {
   double BothWays(program::Tier from, program::Tier to) const override;
   double UpdateStretch() const override { return 2; }  // all on the same cores
   program::Interference Beside(const program::Communication& communication) const override;
+  double LatenessSeconds(double apart) const override;
 
  private:
   // Of a kind, told apart by what cannot be interpolated: a product's transpositions, and the type
@@ -70,6 +71,7 @@ class ProfileCostModel final : public program::CostModel {
   double CommunicationSeconds(const std::string& name, double bytes) const;
 
   const double action_seconds_;
+  const double drift_;
   std::map<Table, TimesByShape> tables_;
   TimesByShape with_flops_, without_flops_;
   std::map<std::string, TimesBySize> communications_;

@@ -138,6 +138,14 @@ TEST(ProfileCostModelTest, InterferenceIsThatOfTheOperation_ElseOfAllReduces) {
   EXPECT_DOUBLE_EQ(costs.Beside({.op = CollectiveOp::kBroadcast}).compute_lost, 0.1);
 }
 
+TEST(ProfileCostModelTest, LatenessGrowsWithTheRootOfCompute_AndIsNoneInOlderProfiles) {
+  v1::RankProfile profile;
+  EXPECT_EQ(ProfileCostModel(profile).LatenessSeconds(4), 0);
+  profile.set_drift(0.01);
+  EXPECT_DOUBLE_EQ(ProfileCostModel(profile).LatenessSeconds(1), 0.01);
+  EXPECT_DOUBLE_EQ(ProfileCostModel(profile).LatenessSeconds(4), 0.02);
+}
+
 TEST(FindRanksTest, OnlyWhatWasMeasuredOnThisHostWithTheseNumbersCounts) {
   v1::Profile profile;
   profile.set_host("a");

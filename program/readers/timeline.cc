@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "ops/table.h"
 #include "program/passes/expand.h"
+#include "program/readers/lateness.h"
 
 namespace strata::program {
 namespace {
@@ -131,7 +132,7 @@ class Pricing {
  public:
   Pricing(const std::vector<const ProgramSet*>& stages, const std::string& name,
           const std::vector<ExpandedProgram>& expanded, const Mesh& mesh, const CostModel& costs)
-      : update_stretch_(costs.UpdateStretch()) {
+      : costs_(costs), stages_(stages), update_stretch_(costs.UpdateStretch()) {
     for (size_t s = 0; s < stages.size(); ++s) {
       const Program& program = *stages[s]->find(name);
       std::vector<double>& alone = alone_.emplace_back();
@@ -139,9 +140,10 @@ class Pricing {
       for (const Action& action : expanded[s].actions) {
         alone.push_back(ActionSeconds(costs, mesh, *stages[s], program, action));
         beside.push_back(BesideOthers(costs, *stages[s], program, action));
-        disturbs_ |= beside.back().any() ||
-                     (update_stretch_ > 1 && action.stream == Stream::kUpdate) ||
-                     action.stream == Stream::kUpdateRead || action.stream == Stream::kUpdateWrite;
+        disturbs_ |=
+            beside.back().any() || (update_stretch_ > 1 && action.stream == Stream::kUpdate) ||
+            action.stream == Stream::kUpdateRead || action.stream == Stream::kUpdateWrite ||
+            (Meets(s, action) && costs.LatenessSeconds(1) > 0);
       }
     }
   }
@@ -155,16 +157,33 @@ class Pricing {
 
   void Disturb(const MachineResult& walked) {
     disturbed_.resize(walked.spans.size());
+    late_.resize(walked.spans.size());
     for (size_t r = 0; r < walked.spans.size(); ++r) {
-      disturbed_[r] = Disturbed(walked.stages[r].actions, walked.spans[r], alone_[r], beside_[r],
-                                update_stretch_);
+      const std::vector<Action>& actions = walked.stages[r].actions;
+      // Who waits for another neither moves bytes nor costs compute anything.
+      std::vector<Span> at_work = walked.spans[r];
+      for (size_t node = 0; node < late_[r].size(); ++node) at_work[node].begin += late_[r][node];
+      disturbed_[r] = Disturbed(actions, at_work, alone_[r], beside_[r], update_stretch_);
+      late_[r] = Lateness(actions, walked.spans[r], [&](size_t action, double apart) {
+        return Meets(r, actions[action]) ? costs_.LatenessSeconds(apart) : 0;
+      });
+      for (size_t node = 0; node < late_[r].size(); ++node) disturbed_[r][node] += late_[r][node];
     }
   }
 
  private:
+  // Of a message one side waits for the other by the schedule.
+  bool Meets(size_t stage, const Action& action) const {
+    return action.mechanism == Mechanism::kCollective &&
+           stages_[stage]->groups.of(action.communication.group) > 1;
+  }
+
+  const CostModel& costs_;
+  const std::vector<const ProgramSet*>& stages_;
   std::vector<std::vector<double>> alone_;         // by stage and action
   std::vector<std::vector<Interference>> beside_;  // likewise
   std::vector<std::vector<double>> disturbed_;     // by stage, step and action
+  std::vector<std::vector<double>> late_;          // likewise: what of it others are late
   const double update_stretch_;
   bool disturbs_ = false;
 };

@@ -25,6 +25,9 @@ class CostModel {
   // What communication and the same rank's compute cost each other; the above are without it.
   // Nothing, where communication has processors of its own.
   virtual Interference Beside(const Communication&) const { return {}; }
+  // How long a member of a collective waits, on average, for others that compute as long as it
+  // does: after so many seconds of compute since compute last waited for communication.
+  virtual double LatenessSeconds(double /*apart*/) const { return 0; }
   // How many times longer a transfer takes while the rank moves bytes the other way between the
   // same tiers, at least 1. As it is, where the two ways share nothing.
   virtual double BothWays(Tier /*from*/, Tier /*to*/) const { return 1; }

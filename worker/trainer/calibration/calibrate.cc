@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "planner/cost/profile_cost_model.h"
+#include "worker/trainer/calibration/drift.h"
 #include "worker/trainer/calibration/link_times.h"
 #include "worker/trainer/calibration/op_times.h"
 #include "worker/trainer/calibration/reference_steps.h"
@@ -19,6 +21,9 @@ namespace {
 
 // Of one reference step's repetitions, after which there are no more: on slow machines.
 constexpr double kEnoughSeconds = 1.5;
+// Steps that wait for each other: some together, so many times.
+constexpr double kBurstSeconds = 0.25;
+constexpr int kBursts = 7;
 constexpr int64_t kLargestMessage = 16 << 20, kQuickLargestMessage = 64 << 10;
 
 class Calibration {
@@ -73,7 +78,10 @@ class Calibration {
     stub_.SetStubbed(true);
     RETURN_IF_ERROR(MeasureOps(StepsOfTwoRanks(options_.threads, options_.quick), &stub_, profile));
     stub_.SetStubbed(false);
-    return MeasureThroughEngine(profile);
+    RETURN_IF_ERROR(MeasureThroughEngine(profile));
+    ASSIGN_OR_RETURN(const double drift, MeasureDrift(profile));
+    profile.set_drift(drift);
+    return absl::OkStatus();
   }
 
   // As steps have it, by the lane of an engine.
@@ -88,6 +96,65 @@ class Calibration {
     return MeasureLinks(run, world_, communicator_.rank(),
                         options_.quick ? kQuickLargestMessage : kLargestMessage,
                         options_.quick ? 3 : 11, profile);
+  }
+
+  // The mean over steps of several sizes and layouts. The profile has what their collectives take.
+  absl::StatusOr<double> MeasureDrift(const v1::RankProfile& profile) {
+    const planner::ProfileCostModel costs(profile);
+    std::vector<double> found;
+    for (const ReferenceStep& step : StepsOfTwoRanks(options_.threads, options_.quick)) {
+      // What a stage of a pipeline waits for is the other's work.
+      if (step.spec.plan.groups.pipeline > 1) continue;
+      ASSIGN_OR_RETURN(const std::vector<Waits> waits, MeasureWaits(step.spec, costs));
+      found.push_back(DriftOf(waits));
+    }
+    return std::accumulate(found.begin(), found.end(), 0.0) / static_cast<double>(found.size());
+  }
+
+  // Of both ranks together, as who is early waits for who is late, by so many steps that bursts of
+  // what else the machine does are in all of them.
+  absl::StatusOr<std::vector<Waits>> MeasureWaits(const TrainingSpec& spec,
+                                                  const planner::ProfileCostModel& costs) {
+    RETURN_IF_ERROR(Meet());
+    device::ThreadPool pool(spec.threads);
+    ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRank> rank,
+                     TrainingRank::Create(spec, &communicator_, &pool));
+    RETURN_IF_ERROR(rank->Step());  // touches what there is
+    const double begin = clock_.Now();
+    RETURN_IF_ERROR(rank->Step());
+    ASSIGN_OR_RETURN(const std::vector<double> seconds, OfBoth(*rank, {clock_.Now() - begin}));
+    const double each = std::max(seconds[0], seconds[1]);
+    const int bursts = options_.quick ? 1 : kBursts;
+    const int traced = static_cast<int>(rank->trace().size()) / rank->engine().actions(0);
+    const int together =
+        std::max(1, std::min(static_cast<int>(kBurstSeconds / each), traced / bursts - 1));
+    const int steps = together * bursts;
+    for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(rank->Step());
+    RETURN_IF_ERROR(rank->engine().Drain());
+    const std::vector<Waits> own =
+        WaitsForOthers(rank->engine().programs(), rank->trace(), /*first_step=*/2, steps, costs);
+    std::vector<double> numbers;
+    for (const Waits& step : own) numbers.insert(numbers.end(), {step.seconds, step.roots});
+    ASSIGN_OR_RETURN(const std::vector<double> both, OfBoth(*rank, numbers));
+    std::vector<Waits> sums(steps / together);
+    for (size_t i = 0; i < both.size(); i += 2) {
+      Waits& sum = sums[i / 2 % steps / together];
+      sum.seconds += both[i];
+      sum.roots += both[i + 1];
+    }
+    return sums;
+  }
+
+  // Rank 0's numbers, then as many of rank 1.
+  absl::StatusOr<std::vector<double>> OfBoth(TrainingRank& rank, const std::vector<double>& own) {
+    std::vector<double> both(2 * own.size());
+    RETURN_IF_ERROR(rank.engine().RunCollective({.kind = collectives::OpKind::kAllGather,
+                                                 .group = world_,
+                                                 .type = collectives::DataType::kF64,
+                                                 .count = static_cast<int64_t>(own.size()),
+                                                 .in = own.data(),
+                                                 .out = both.data()}));
+    return both;
   }
 
   // Both ranks run the same steps at the same time, if both call it.

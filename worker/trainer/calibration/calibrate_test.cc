@@ -68,6 +68,9 @@ TEST(CalibrateTest, MeasuresOneRankAndTwo_AndEveryKindOfOpThatTheirLayoutsHave) 
     EXPECT_TRUE(operations.contains(each.op())) << each.op();
   }
   EXPECT_EQ(two.interference_size(), 4 * 3);
+  EXPECT_GE(two.drift(), 0);
+  EXPECT_TRUE(std::isfinite(two.drift()));
+  EXPECT_EQ(one.drift(), 0);
 }
 
 TEST(CalibrateTest, TheTimelineHasATimeForEveryStepThatWasMeasured) {
