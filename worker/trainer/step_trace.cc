@@ -212,7 +212,7 @@ void WritePrediction(const TaskContext& context,
                      const std::vector<const program::ProgramSet*>& stages,
                      const program::Mesh& mesh) {
   if (!IsTraced(context) || stages.empty()) return;
-  const NamedCosts costs = BestCostsOf(context.task);
+  const planner::NamedCosts costs = BestCostsOf(context.task);
   absl::StatusOr<v1::PredictedTrace> predicted = PredictTrace(stages, mesh, *costs.model);
   absl::Status status = predicted.status();
   if (status.ok()) {

@@ -88,7 +88,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
     result.evaluate_sequences = std::min(job.evaluate().sequences(), corpus.validation.windows());
   }
   ASSIGN_OR_RETURN(result.mesh, MeshOf(planner::PlanOf(job).groups, task));
-  const NamedCosts costs = BestCostsOf(task);
+  const planner::NamedCosts costs = BestCostsOf(task);
   ASSIGN_OR_RETURN(planner::DecidedJob made,
                    planner::DecideJob(job, result.model,
                                       {.threads = task.threads(),
