@@ -2,17 +2,20 @@
 
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/clock.h"
 #include "common/small_file.h"
 
 namespace strata::client {
@@ -50,6 +53,40 @@ int64_t UsableMemory() {
     }
   }
   return memory;
+}
+
+double BusySeconds(absl::string_view stat) {
+  // "cpu  user nice system idle iowait irq softirq steal …", in ticks (proc(5)).
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(stat.substr(0, stat.find('\n')), ' ', absl::SkipEmpty());
+  if (fields.empty() || fields[0] != "cpu") return 0;
+  constexpr size_t kIdle = 4, kWaiting = 5, kLast = 8;
+  double ticks = 0;
+  for (size_t i = 1; i <= kLast && i < fields.size(); ++i) {
+    double value = 0;
+    if (i != kIdle && i != kWaiting && absl::SimpleAtod(fields[i], &value)) ticks += value;
+  }
+  return ticks / static_cast<double>(std::max(1L, sysconf(_SC_CLK_TCK)));
+}
+
+OtherProcesses::Use OtherProcesses::Now() {
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  Use use{.time = common::MonotonicClock().Now(),
+          .busy = BusySeconds(common::TextOf("/proc/stat"))};
+  for (const int whose : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    if (getrusage(whose, &usage) == 0) use.own += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  }
+  return use;
+}
+
+double OtherProcesses::Processors() const {
+  const Use now = Now();
+  if (UsableCores() < sysconf(_SC_NPROCESSORS_ONLN) || now.time <= begin_.time) return 0;
+  const double others = now.busy - begin_.busy - (now.own - begin_.own);
+  return std::max(0.0, others / (now.time - begin_.time));
 }
 
 int64_t ThreadsPerRank(int64_t ranks) {

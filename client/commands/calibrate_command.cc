@@ -177,6 +177,9 @@ std::string FormatRates(const v1::Profile& profile) {
   return text;
 }
 
+// Of the processors, that others use: more disturbs. An idle machine's own services stay below.
+constexpr double kBusy = 0.05;
+
 int Calibrate(const Arguments& arguments, Terminal& terminal) {
   const std::string path = Absolute(ProfilePath(arguments.Text("--profile")));
   const absl::Status usable = CheckPathText("--profile", path);
@@ -197,6 +200,7 @@ int Calibrate(const Arguments& arguments, Terminal& terminal) {
     request.mutable_profile()->add_disks()->set_directory(Absolute(disk));
   }
   std::optional<v1::Profile> profile;
+  const OtherProcesses others;
   const int code = RunTask(request, terminal, [&](const StandaloneEvent& event) {
     if (event.has_profile()) profile = event.profile();
   });
@@ -208,6 +212,12 @@ int Calibrate(const Arguments& arguments, Terminal& terminal) {
   const absl::Status saved = AddToProfile(path, *profile);
   if (!saved.ok()) return Fail(saved, terminal);
   terminal.Say(absl::StrCat("written to ", path));
+  if (const double processors = others.Processors(); processors > kBusy * UsableCores()) {
+    terminal.Say(absl::StrFormat(
+        "while it measured, other processes used %.1f of %d processors: the times are theirs too — "
+        "measure again on a machine with nothing else to do",
+        processors, UsableCores()));
+  }
   terminal.Out(arguments.Text("--output") == "json" ? FormatJson(*profile, path)
                                                     : FormatRates(*profile));
   return kExitDone;

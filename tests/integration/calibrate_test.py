@@ -30,6 +30,17 @@ parallel: {{{parallel}}}
     def records(self, name: str) -> list:
         return [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
 
+    def test_a_machine_that_has_something_else_to_do_is_told(self):
+        other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            done = self.strata("calibrate", "--quick")
+        finally:
+            other.kill()
+            other.wait()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if len(os.sched_getaffinity(0)) == os.cpu_count():
+            self.assertIn("other processes used", done.stderr)
+
     def test_a_calibrated_machine_predicts_its_steps(self):
         done = self.run_job("before")
         self.assertEqual(done.returncode, 0, done.stderr)
