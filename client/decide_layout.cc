@@ -22,6 +22,7 @@
 #include "planner/cost/disk_choice.h"
 #include "planner/cost/job_costs.h"
 #include "planner/cost/profile_cost_model.h"
+#include "planner/fit/devices.h"
 #include "planner/job/job_plan.h"
 #include "planner/job/stream_choice.h"
 
@@ -142,6 +143,14 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
   RankedLayouts ranked{.notice = std::move(costs.notice)};
   const std::string& device = file.job.resources().device();
   if (basis.room != nullptr) ranked.room = basis.room(device, ranks);
+  if (planner::OnAccelerator(file.job) && ranked.room.device == 0) {
+    // No node has told of its cards: they are as large as their kind is.
+    if (const auto card = planner::DeviceOf(device, 0); card.ok()) {
+      ranked.room.device = card->bytes;
+      ranked.room.device_node = "that kind";
+      ranked.room.kind = device;
+    }
+  }
   Patience patience(basis);
   planner::AutoRequest request = {
       .job = &file.job,

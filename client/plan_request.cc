@@ -319,6 +319,10 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   basis.request.global_batch = *arguments.Count("--global-batch");
   basis.request.most = static_cast<int>(arguments.Count("--top").value_or(5));
   basis.request.tiers = !arguments.Has("--no-offload");
+  if (!basis.request.tiers &&
+      basis.request.pins.offload.value_or(Offload::kNone) != Offload::kNone) {
+    return FlagError("--no-offload", "--pin offload says that something leaves the devices");
+  }
   basis.machine.precision = basis.request.precision;
   ASSIGN_OR_RETURN(basis.machine.framework, FrameworkOf(arguments));
   basis.devices = arguments.Count("--devices").value_or(0);

@@ -254,6 +254,41 @@ TEST(Plan, NothingFitsInJsonIsToldWithTheSmallest) {
   EXPECT_GT(memory["device_bytes"], memory["device_limit_bytes"]);
 }
 
+TEST(Plan, WhereTheHostsMemoryIsTooSmallThatIsSaid) {
+  const std::vector<std::string> flags = {"plan", "--model",  "llama-3.1-70b", "--devices",
+                                          "1",    "--device", "gh200",         "--global-batch",
+                                          "1",    "--pin",    "offload=all"};
+  const Outcome outcome = RunTyped(flags);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("GB of a device's share of its host, "));
+  std::vector<std::string> structured = flags;
+  structured.insert(structured.end(), {"-o", "json"});
+  EXPECT_TRUE(json::parse(RunTyped(structured).out).contains("smallest"));
+}
+
+TEST(Plan, PlansOfStrataAreReplayed_WhereItTakesAMomentOrIsAskedFor) {
+  const std::vector<std::string> small = {
+      "--model", "gpt2", "--devices", "2", "--global-batch", "8", "--seq", "512", "--top", "2"};
+  for (const json& plan : PlanOf(small)["plans"]) {
+    EXPECT_NEAR(plan["replay"]["seconds"], plan["seconds"], 0.5 * plan["seconds"].get<double>());
+    double sum = 0;
+    for (const auto& term : plan["replay"]["terms"]) sum += term.get<double>();
+    EXPECT_NEAR(sum, plan["replay"]["seconds"], 0.02 * sum);
+  }
+  // So many ranks and micro-batches would take a while, and nobody asked.
+  const json large = PlanOf({"--model", "llama-3.1-405b", "--devices", "16384", "--global-batch",
+                             "2048", "--seq", "8192", "--top", "1"});
+  EXPECT_FALSE(large["plans"][0].contains("replay"));
+  const json others = PlanOf({"--model", "gpt2", "--devices", "2", "--global-batch", "8",
+                              "--framework", "megatron-lm", "--top", "1"});
+  EXPECT_EQ(others["framework"], "megatron-lm");
+  EXPECT_FALSE(others["plans"][0].contains("replay"));
+  const json narrow = PlanOf({"--model", "gpt2", "--devices", "2", "--global-batch", "8",
+                              "--precision", "fp8", "--replay", "--top", "1"});
+  EXPECT_TRUE(narrow["plans"][0]["replay"].is_null());
+  EXPECT_THAT(narrow["plans"][0]["replay_reason"].get<std::string>(), HasSubstr("fp8"));
+}
+
 TEST(Plan, VariationWithoutALegalLayoutIsToldBesideTheOthers) {
   const std::vector<std::string> flags = {"--model", "llama-3.1-8b", "--global-batch",
                                           "8",       "--vary",       "devices=7,8"};
@@ -313,6 +348,12 @@ TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
       {{"--model", "llama-3.1-8b", "--devices", "9000000000000000000"}, "at most 16777216"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "links.zone.oversubscription=2"},
        "it comes with --topology"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--framework", "jax"},
+       "--framework: jax: one"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--framework", "nemo", "--replay"},
+       "--replay: walks Strata's own programs"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--no-offload", "--pin", "offload=all"},
+       "--no-offload: --pin offload says"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--precision", "int3"}, "--precision: int3"}};
   for (const auto& [flags, text] : cases) {
     std::vector<std::string> typed = {"plan", "--global-batch", "8"};

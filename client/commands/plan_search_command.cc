@@ -1,4 +1,5 @@
 // strata plan: the fastest layouts of a model on so many devices, and why.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -56,8 +57,8 @@ bool FlagsGoTogether(const Arguments& arguments, Terminal& terminal) {
   return good;
 }
 
-// Unasked, so many passes of all plans together: a moment.
-constexpr int64_t kQuickPasses = 512;
+// Unasked, so many passes of all plans together, and ranks of data of one: a moment.
+constexpr int64_t kQuickPasses = 512, kQuickData = 512;
 
 // Of the plans that are shown, where the question is one and the steps are Strata's own; unasked,
 // where it takes a moment.
@@ -66,11 +67,12 @@ Replays ReplaysOf(const LoadedPlan& plan, const std::vector<planner::SearchResul
   Replays replays;
   if (plan.questions.size() > 1 || plan.software != planner::kOwnFramework) return replays;
   const planner::SearchRequest& request = plan.questions.front().request;
-  int64_t passes = 0;
+  int64_t passes = 0, data = 0;
   for (const planner::RankedPlan& ranked : results.front().plans) {
     passes += planner::PassesOf(request.shape, ranked.layout);
+    data = std::max(data, ranked.layout.data);
   }
-  if (!asked && passes > kQuickPasses) return replays;
+  if (!asked && (passes > kQuickPasses || data > kQuickData)) return replays;
   for (const planner::RankedPlan& ranked : results.front().plans) {
     replays.push_back(planner::ReplayPlan(request.machine, plan.sizes, request.shape, ranked));
   }
@@ -82,6 +84,12 @@ int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.positional().empty()) return PlanJob(arguments, terminal);
   const absl::StatusOr<LoadedPlan> plan = LoadPlan(arguments);
   if (!plan.ok()) return Fail(plan.status(), terminal);
+  if (arguments.Has("--replay") &&
+      (plan->questions.size() > 1 || plan->software != planner::kOwnFramework)) {
+    terminal.Error("--replay: walks Strata's own programs, of one question — leave out " +
+                   std::string(plan->questions.size() > 1 ? "--vary" : "--framework"));
+    return kExitUsage;
+  }
   if (!plan->notice.empty()) terminal.Say(plan->notice);
   std::vector<planner::SearchResult> results;
   bool fits = false;

@@ -206,12 +206,17 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
 }
 
 std::string NothingFits(const SearchRequest& request, const SearchResult& result) {
+  if (!result.smallest.has_value()) return "no layout fits\n";
   const RankedPlan& smallest = *result.smallest;
+  const double host = request.machine.network.host_memory_bytes;
+  const bool of_host = host > 0 && smallest.step.host_bytes > host;
   return absl::StrFormat(
-      "none of %d legal layouts fits: the smallest, %s, needs %.1f GB of a device, %.1f are there "
+      "none of %d legal layouts fits: the smallest, %s, needs %.1f GB of a %s, %.1f are there "
       "— more devices, a smaller micro-batch or sequence, or strata fit for other ways\n",
-      result.legal, planner::InJobWords(smallest.layout).ToText(), smallest.step.memory_bytes / 1e9,
-      request.memory_bytes / 1e9);
+      result.legal, planner::InJobWords(smallest.layout).ToText(),
+      (of_host ? smallest.step.host_bytes : smallest.step.memory_bytes) / 1e9,
+      of_host ? "device's share of its host" : "device",
+      (of_host ? host : request.memory_bytes) / 1e9);
 }
 
 }  // namespace

@@ -138,8 +138,10 @@ double CatalogCostModel::MessageSeconds(const program::Communication& communicat
 
 double CatalogCostModel::TransferSeconds(Tier from, Tier to, int64_t bytes) const {
   const Network& network = machine_.network;
+  const bool on_disk = from == Tier::kSsd || to == Tier::kSsd;
+  if (network.host_is_device && !on_disk) return 0;
   double rate = network.host_rate;
-  if (from == Tier::kSsd || to == Tier::kSsd) {
+  if (on_disk) {
     rate = network.disk_rate > 0 ? std::min(rate, network.disk_rate) : rate;
   }
   return rate > 0 ? static_cast<double>(bytes) / rate : 0;

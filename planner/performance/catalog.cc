@@ -74,6 +74,9 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   software.tensor_exposed = profile.tensor_exposed();
   software.pipeline_overlap = profile.pipeline_overlap();
   software.pipeline_moves_each = profile.pipeline_moves_each();
+  software.zero2_gathers_each = !profile.shards_as_strata();
+  software.context_shares = !profile.shards_as_strata();
+  software.lists_saved = !profile.shards_as_strata();
   software.data_overlap = profile.data_overlap();
   software.graphs = profile.graphs();
   software.gradient_bytes = profile.gradient_bytes();

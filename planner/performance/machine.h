@@ -56,7 +56,12 @@ struct Software {
   // one. False: gathered parameters stay, and only the last micro-batch reduces (torchtitan, FSDP2
   // with reshard_after_forward off).
   bool pipeline_moves_each = false;
-  bool data_overlap = true;  // reductions and gathers run beside the first and last micro-batch
+  // Zero2: whole gradients are kept, and parameters gathered for each micro-batch. False: whole
+  // parameters, gathered once a step, and parts of gradients.
+  bool zero2_gathers_each = true;
+  bool context_shares = true;  // context ranks have shards of their own, as data ranks
+  bool lists_saved = true;     // recompute may keep every other product
+  bool data_overlap = true;    // reductions and gathers run beside the first and last micro-batch
   // Fully sharded: collectives that gather a layer, and that scatter it.
   double collectives_per_layer = 1;
   double launch_seconds = 6e-6;  // of the host, per kernel

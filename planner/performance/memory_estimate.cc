@@ -45,14 +45,20 @@ double StateBytes(const Machine& machine, const TrainingShape& shape, const Layo
   const double held = parameters.dense + parameters.experts;
   const bool away = StatesAway(layout) && !machine.network.host_is_device;
   const double state_bytes = away ? 0 : kStateBytes;
+  const Software& software = machine.software;
+  if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
+    return held * 2 + held * (4 + state_bytes) / shards;
+  }
   if (layout.sharding != Sharding::kZero3) {
     return held * 6 + held * state_bytes / (Replicated(layout) ? 1 : shards);
   }
   // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
   // micro-batch.
-  if (layout.pipeline > 1) return held * (4 + state_bytes) / shards + held * (2 + 2);
-  const double ends =
-      2 * static_cast<double>(shape.vocab * shape.hidden) / static_cast<double>(layout.tensor);
+  if (layout.pipeline > 1 && !software.pipeline_moves_each)
+    return held * (4 + state_bytes) / shards + held * (2 + 2);
+  const double ends = (shape.tied || layout.pipeline > 1 ? 1 : 2) *
+                      static_cast<double>(shape.vocab * shape.hidden) /
+                      static_cast<double>(layout.tensor);
   const double layer = std::max(0.0, held - ends) / std::max(1.0, LayersOf(shape, layout).middle);
   return held * (4 + state_bytes) / shards + (2 * layer + ends) * (2 + 2);
 }

@@ -18,6 +18,7 @@ struct TrainingShape {
   bool gated = false;  // SwiGLU: a second input product
   int64_t vocab = 0;
   int64_t sequence_length = 0;
+  bool tied = false;    // the head is the embedding
   int64_t experts = 0;  // 0: dense
   int64_t experts_per_token = 0;
   int64_t expert_ffn = 0;
@@ -58,8 +59,9 @@ struct LayoutChoice {
   // States that are offloaded are in unified memory, updated by the device; or on disks.
   bool unified = false, disk = false;
 
-  // Ranks that share one set of shards, those of context too.
-  int64_t sharing() const { return data / replicas * context; }
+  bool context_shares = true;  // those of context share shards, too
+  // Ranks that share one set of shards.
+  int64_t sharing() const { return data / replicas * (context_shares ? context : 1); }
   int64_t devices() const { return tensor * pipeline * context * data; }
   int64_t micro_batches() const { return global_batch / (data * micro_batch); }
 };

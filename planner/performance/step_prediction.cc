@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "planner/performance/links.h"
 #include "planner/performance/memory_estimate.h"
@@ -89,14 +90,39 @@ double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& sha
   const double reduce = count * CollectiveSeconds(machine, Collective::kReduceScatter, group,
                                                   held * software.gradient_bytes / count);
   const bool kept = layout.sharding == Sharding::kZero2;  // parameters, from forward to backward
+  const double forward_moves = kept && !software.zero2_gathers_each ? 0 : gather;
   const double backward_moves = reduce + (kept ? 0 : gather);
-  if (!software.data_overlap) return layers * (gather + backward_moves);
+  if (!software.data_overlap) return layers * (forward_moves + backward_moves);
   const auto exposed = [](double moved, double computed) {
     return std::max(0.0, moved - computed) + kContention * std::min(moved, computed);
   };
-  return layers * (exposed(gather, cost.forward.total()) +
+  return layers * (exposed(forward_moves, cost.forward.total()) +
                    exposed(backward_moves, cost.backward.total())) +
-         gather + reduce;
+         forward_moves + reduce;
+}
+
+// Beside that, once a step: zero2's whole parameters, under the first forward, where they are not
+// gathered each time; and the gradients of context ranks that share nothing.
+double DataSecondsBeside(const Machine& machine, const LayoutChoice& layout,
+                         const StageParameters& parameters, const Stage& stage) {
+  const Software& software = machine.software;
+  const double held = parameters.dense + parameters.experts;
+  double seconds = 0;
+  if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
+    const double gather =
+        CollectiveSeconds(machine, Collective::kAllGather, ShardGroup(machine, layout),
+                          held * software.gathered_bytes);
+    seconds += std::max(0.0, gather - (software.data_overlap ? stage.forward.compute() : 0));
+  }
+  if (!layout.context_shares) {
+    const bool parts = layout.sharding != Sharding::kReplicated;
+    const double bytes =
+        held * software.gradient_bytes / (parts ? static_cast<double>(layout.sharing()) : 1);
+    seconds += CollectiveSeconds(
+        machine, Collective::kAllReduce,
+        GroupOf(machine, &RankMapLinks::context, layout.context, layout.tensor), bytes);
+  }
+  return seconds;
 }
 
 // Beside that, hybrid: once a step, layer by layer under the last backward as far as its own
@@ -122,7 +148,8 @@ double ExposedReplicaSeconds(const Machine& machine, const TrainingShape& shape,
 // Of an update's bytes those of the gradient that its norm reads.
 constexpr double kNormBytes = 4;
 
-// By the device; where the host has the states, the norm alone.
+// By the device, or as by it where host and device are one memory; where the host has the states,
+// the norm alone.
 double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
                         const StageParameters& parameters) {
   double elements = parameters.dense + parameters.experts;
@@ -133,8 +160,8 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
   if (layout.sharding != Sharding::kReplicated) {
     elements /= static_cast<double>(layout.sharing());
   }
-  const bool on_host =
-      !layout.unified && (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll);
+  const bool on_host = !layout.unified && !machine.network.host_is_device &&
+                       (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll);
   const double bytes = elements * (on_host ? kNormBytes : layout.update_bytes);
   return (bytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
 }
@@ -143,7 +170,7 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
 // forward waits for each layer's.
 double HostUpdateSeconds(const Machine& machine, const LayoutChoice& layout, double elements,
                          const Stage& stage) {
-  if (machine.network.host_memory_rate <= 0) return 0;
+  if (machine.network.host_memory_rate <= 0 || machine.network.host_is_device) return 0;
   const double bytes = elements * (layout.update_bytes - kNormBytes);
   return std::max(0.0, bytes / machine.network.host_memory_rate - stage.forward.compute());
 }
@@ -155,7 +182,9 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
                       const LayoutChoice& layout, const StageParameters& parameters,
                       const Stage& stage) {
   if (layout.offload == Offload::kNone || machine.network.host_rate <= 0) return 0;
-  const double rate = machine.network.host_rate;
+  // Where host and device are one memory nothing is moved.
+  const double rate = machine.network.host_is_device ? std::numeric_limits<double>::infinity()
+                                                     : machine.network.host_rate;
   double exposed = 0;
   if (layout.offload != Offload::kActivations) {
     double elements = parameters.dense + parameters.experts;
@@ -252,7 +281,7 @@ StageParameters ParametersOf(const TrainingShape& shape, const LayoutChoice& lay
   }
   const double embedding = hidden * static_cast<double>(shape.vocab) / tensor;
   // The first stage holds the embedding, the last the head.
-  const double ends = layout.pipeline > 1 ? 1 : 2;
+  const double ends = layout.pipeline > 1 || shape.tied ? 1 : 2;
   parameters.dense = std::max(layers.middle, layers.last) * layer + ends * embedding;
   return parameters;
 }
@@ -283,6 +312,7 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   } else {
     terms.data = DataSecondsPerStep(machine, layout, parameters, stage);
   }
+  terms.data += DataSecondsBeside(machine, layout, parameters, stage);
   terms.optimizer = OptimizerSeconds(machine, layout, parameters);
   terms.offload = OffloadSeconds(machine, shape, layout, parameters, stage);
   terms.overhead = machine.calibration.overhead_seconds;

@@ -206,17 +206,19 @@ class Ranking {
                                  .scratch = CollectiveScratch,
                                  .costs = request_.costs}));
     const program::Mesh& mesh = predicted.mesh;
+    int64_t of_machine = 0;
     for (const program::StagePrograms& stage : predicted.stages) {
       const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
       const auto held = [&](program::Tier tier) { return stage.set.arena(tier); };
       const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
       candidate.bytes += ranks * (device + host);
+      of_machine += ranks * (OnAccelerator(job) ? host : device + host);
       FillRank(job, model, mesh.sizes, device, host, candidate);
       const v1::MemorySpec& limits = job.memory();
       candidate.fits &= (!limits.has_device() || device <= limits.device()) &&
                         (!limits.has_host() || host <= limits.host());
     }
-    candidate.fits &= request_.memory_bytes == 0 || candidate.bytes <= request_.memory_bytes;
+    candidate.fits &= request_.memory_bytes == 0 || of_machine <= request_.memory_bytes;
     candidate.has_room = ShareOf(candidate, request_.room) <= 1;
     candidate.fits &= candidate.has_room;
     candidate.seconds = predicted.seconds;

@@ -40,7 +40,7 @@ struct AutoRequest {
   const program::CostModel* costs = nullptr;
   int64_t threads = 1;             // of a rank
   int64_t evaluate_sequences = 0;  // of validation data
-  int64_t memory_bytes = 0;        // of all ranks together; 0: not known
+  int64_t memory_bytes = 0;        // of the machine, for all ranks; 0: not known
   RankRoom room = {};              // of each rank, on nodes of a cluster
   std::string device = "cpu";      // kind
   LearnedFamilies learned = {};    // what steps of earlier jobs took beside what was predicted

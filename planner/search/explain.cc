@@ -36,10 +36,14 @@ std::string WhyUnified(const SearchRequest& request, const RankedPlan& plan) {
   LayoutChoice layout = plan.layout;
   const double sharing = layout.sharding == Sharding::kReplicated ? 1 : layout.sharing();
   layout.unified = false;
+  const std::string pages =
+      request.machine.network.host_is_device
+          ? std::string("one memory with the device's, so that nothing moves")
+          : absl::StrCat("pages of ", Gigabytes(12 * (held.dense + held.experts) / sharing),
+                         " come and go each step");
   return absl::StrCat(
-      "; the optimizer's state in unified memory: pages of ",
-      Gigabytes(12 * (held.dense + held.experts) / sharing),
-      " come and go each step; updated on the host the step would take ",
+      "; the optimizer's state in unified memory: ", pages,
+      "; updated on the host the step would take ",
       common::FormatShortSeconds(PredictStep(request.machine, request.shape, layout).seconds));
 }
 

@@ -75,6 +75,7 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
   layout.precision =
       train.precision() > v1::TrainSpec::PRECISION_F32 ? Precision::kHalf : Precision::kFp32;
   layout.update_bytes = UpdateBytesOf(train);
+  layout.context_shares = false;
   const bool states = IsAway(place.optimizer()), activations = IsAway(place.activations());
   layout.offload = states && activations ? Offload::kAll
                    : states              ? Offload::kOptimizer
@@ -99,6 +100,7 @@ std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence) {
   shape.ffn = model.spec.ffn;
   shape.gated = model.spec.family != model::Family::kGpt2;
   shape.vocab = model.spec.vocab;
+  shape.tied = model.spec.tied_embeddings;
   shape.sequence_length = sequence;
   if (experts) {
     shape.experts = model.experts;

@@ -22,6 +22,16 @@ absl::StatusOr<Replay> ReplayPlan(const Machine& machine, const model::ModelSpec
                                                      layout.micro_batches(),
                                                      " micro-batches are too many to replay"));
   }
+  if (layout.data > kMostReplayedData) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(layout.data, " ranks of data are too many to replay"));
+  }
+  if (layout.unified) {
+    return absl::UnimplementedError("pages of unified memory have no price in a replay");
+  }
+  if (layout.recompute == Recompute::kOperators) {
+    return absl::UnimplementedError("no job can say recompute operators");
+  }
   const CatalogCostModel costs(machine);
   ASSIGN_OR_RETURN(
       const PredictedJob predicted,

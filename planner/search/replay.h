@@ -26,9 +26,13 @@ inline int64_t PassesOf(const TrainingShape& shape, const LayoutChoice& layout) 
   return shape.layers * layout.micro_batches();
 }
 inline constexpr int64_t kMostReplayedPasses = 8192;
+// Each of them has a part of every gradient, which programs tell apart.
+inline constexpr int64_t kMostReplayedData = 4096;
 
 // With AdamW on 32-bit states, as the closed form has it. Unimplemented: the engine has no such
-// programs (products in 8 or 4 bits, experts); ResourceExhausted: more than kMostReplayedPasses;
+// programs (products in 8 or 4 bits, experts); ResourceExhausted: more than
+// kMostReplayedPasses or kMostReplayedData ranks of data; Unimplemented: states in unified memory,
+// whose pages have no price here;
 // InvalidArgument: the layout is not one that a job can have, with the reason.
 absl::StatusOr<Replay> ReplayPlan(const Machine& machine, const model::ModelSpec& model,
                                   const TrainingShape& shape, const RankedPlan& plan);

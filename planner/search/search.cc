@@ -18,6 +18,14 @@ std::vector<T> Chosen(const std::optional<T>& pin, std::vector<T> choices) {
   return {*pin};
 }
 
+// Saving every other product is said by lists of values to save, which some programs do not have.
+std::vector<Recompute> RecomputesOf(const Software& software) {
+  if (software.lists_saved) {
+    return {Recompute::kNone, Recompute::kSelective, Recompute::kOperators, Recompute::kFull};
+  }
+  return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+}
+
 auto OrderOf(const RankedPlan& plan) {
   const LayoutChoice& l = plan.layout;
   return std::make_tuple(plan.step.seconds, plan.step.memory_bytes, l.tensor, l.pipeline, l.context,
@@ -108,6 +116,7 @@ class Searcher {
       layout.global_batch = request_.global_batch;
       layout.precision = request_.precision;
       layout.sequence_parallel = tensor > 1;
+      layout.context_shares = request_.machine.software.context_shares;
       VisitMicroBatches(layout);
     }
   }
@@ -118,8 +127,7 @@ class Searcher {
       if (share % micro != 0 || (micro > kMostMicroBatch && !request_.pins.micro_batch)) continue;
       layout.micro_batch = micro;
       for (const Recompute recompute :
-           Chosen(request_.pins.recompute, {Recompute::kNone, Recompute::kSelective,
-                                            Recompute::kOperators, Recompute::kFull})) {
+           Chosen(request_.pins.recompute, RecomputesOf(request_.machine.software))) {
         layout.recompute = recompute;
         const LayerCost& cost = CostOf(layout);
         // All that is left to choose only adds to this.
@@ -189,7 +197,7 @@ class Searcher {
   std::vector<Shared> SharedBy(const LayoutChoice& layout) const {
     const Pins& pins = request_.pins;
     // One rank has nobody to share with, whatever level is pinned.
-    if (layout.data * layout.context == 1) {
+    if (layout.sharing() == 1) {
       if (pins.shard_group.has_value()) return {};
       return {{Sharding::kReplicated, 1}};
     }
@@ -219,16 +227,23 @@ class Searcher {
     return found;
   }
 
+  // Of the memory that is scarcest for it, the device's or the host's: above 1 it does not fit.
+  double ShareOf(const RankedPlan& plan) const {
+    const double host = request_.machine.network.host_memory_bytes;
+    return std::max(plan.step.memory_bytes / request_.memory_bytes,
+                    host > 0 ? plan.step.host_bytes / host : 0);
+  }
+
   void Consider(RankedPlan plan) {
     std::vector<RankedPlan>& plans = result_.plans;
-    const double host = request_.machine.network.host_memory_bytes;
-    if (host > 0 && plan.step.host_bytes > host) return;
-    if (plan.step.memory_bytes > request_.memory_bytes) {
-      if (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large)) {
+    if (ShareOf(plan) > 1) {
+      const bool of_device = plan.step.memory_bytes > request_.memory_bytes;
+      if (of_device &&
+          (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large))) {
         result_.fastest_too_large = plan;
       }
-      if (plans.empty() && (!result_.smallest.has_value() ||
-                            plan.step.memory_bytes < result_.smallest->step.memory_bytes)) {
+      if (plans.empty() &&
+          (!result_.smallest.has_value() || ShareOf(plan) < ShareOf(*result_.smallest))) {
         result_.smallest = plan;
       }
       return;

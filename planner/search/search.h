@@ -51,7 +51,7 @@ struct SearchResult {
   int64_t legal = 0;  // layouts that are possible, whether they fit or not
   // Faster than plans.front(), but too large for a device: the fastest.
   std::optional<RankedPlan> fastest_too_large;
-  // Where nothing fits: what needs least.
+  // Where nothing fits: what needs least of the memory that is scarcest for it.
   std::optional<RankedPlan> smallest;
 };
 

@@ -24,7 +24,10 @@ int Mesh::RankAt(const std::array<int, kAxisCount>& coordinates) const {
 GroupSpan Mesh::SpanOf(Group group) const {
   GroupSpan span{.ranks = sizes.of(group)};
   for (const Axis axis : order) {
-    if ((group.axes & Bit(axis)) != 0 && sizes.of(axis) > 1) break;
+    if ((group.axes & Bit(axis)) != 0 && sizes.of(axis) > 1) {
+      if (axis == Axis::kStage && group.stage_ends) span.stride *= sizes.of(axis) - 1;
+      break;
+    }
     span.stride *= sizes.of(axis);
   }
   return span;

@@ -104,6 +104,7 @@ TEST(MeshTest, NeighboursOfAGroupAreAsFarApartAsItsFastestAxisSays) {
   EXPECT_EQ(span(Group::kTensor), std::pair(2, 1));
   EXPECT_EQ(span(Group::kContext), std::pair(3, 2));
   EXPECT_EQ(span(Group::kPipeline), std::pair(5, 6));
+  EXPECT_EQ(span(Group::kEmbedding), std::pair(2, 24));
   EXPECT_EQ(span(Group::kShard), std::pair(4, 30));
   EXPECT_EQ(span(Group::kData), std::pair(8, 30));
   EXPECT_EQ(span(Group::kReplica), std::pair(2, 120));
