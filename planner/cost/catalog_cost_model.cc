@@ -95,7 +95,8 @@ double CatalogCostModel::OpSeconds(const program::Op& op) const {
 }
 
 double CatalogCostModel::HostOpSeconds(const program::Op& op) const {
-  return BytesOf(op) / machine_.network.host_memory_rate;
+  const double rate = machine_.network.host_memory_rate;
+  return rate > 0 ? BytesOf(op) / rate : 0;
 }
 
 GroupShape CatalogCostModel::ShapeOf(program::GroupSpan group) const {

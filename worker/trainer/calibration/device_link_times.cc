@@ -126,19 +126,6 @@ class Copies {
   Way to_device_, from_device_;
 };
 
-struct Kind {
-  OpKind operation;
-  program::CollectiveOp name;
-};
-constexpr Kind kKinds[] = {
-    {OpKind::kAllGather, program::CollectiveOp::kAllGather},
-    {OpKind::kReduceScatter, program::CollectiveOp::kReduceScatter},
-    {OpKind::kAllReduce, program::CollectiveOp::kAllReduce},
-    {OpKind::kBroadcast, program::CollectiveOp::kBroadcast},
-    {OpKind::kAllToAll, program::CollectiveOp::kAllToAll},
-    {OpKind::kRotate, program::CollectiveOp::kRotate},
-};
-
 class Links {
  public:
   Links(Accelerator& accelerator, collectives::Communicator& communicator,
@@ -258,7 +245,7 @@ absl::Status MeasureDeviceLinks(Accelerator& accelerator, collectives::Communica
   Links links(accelerator, communicator, world);
   RETURN_IF_ERROR(links.Open(largest, quick));
   for (int64_t bytes = 256; bytes <= largest; bytes *= 8) {
-    for (const Kind& kind : kKinds) {
+    for (const MeasuredOperation& kind : kMeasuredOperations) {
       ASSIGN_OR_RETURN(const double seconds, links.Seconds(kind.operation, bytes));
       AddTime(Name(kind.name), bytes, seconds, profile);
     }

@@ -54,21 +54,8 @@ class Buffers {
   std::vector<float> in_, out_, scratch_;
 };
 
-struct Kind {
-  OpKind operation;
-  program::CollectiveOp name;
-};
-constexpr Kind kKinds[] = {
-    {OpKind::kAllGather, program::CollectiveOp::kAllGather},
-    {OpKind::kReduceScatter, program::CollectiveOp::kReduceScatter},
-    {OpKind::kAllReduce, program::CollectiveOp::kAllReduce},
-    {OpKind::kBroadcast, program::CollectiveOp::kBroadcast},
-    {OpKind::kAllToAll, program::CollectiveOp::kAllToAll},
-    {OpKind::kRotate, program::CollectiveOp::kRotate},
-};
-
 // Those that steps hide, by what a rank does for its bytes: copy them, add them, both.
-constexpr Kind kBesideSteps[] = {
+constexpr MeasuredOperation kBesideSteps[] = {
     {OpKind::kAllGather, program::CollectiveOp::kAllGather},
     {OpKind::kReduceScatter, program::CollectiveOp::kReduceScatter},
     {OpKind::kAllReduce, program::CollectiveOp::kAllReduce},
@@ -181,7 +168,7 @@ absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, i
   };
   for (int64_t bytes = 256; bytes <= largest_bytes; bytes *= 8) {
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-    for (const Kind& kind : kKinds) {
+    for (const MeasuredOperation& kind : kMeasuredOperations) {
       const Operation operation = buffers.Make(kind.operation, group, count);
       ASSIGN_OR_RETURN(const double seconds, timed([&] { return run(operation); }));
       AddTime(Name(kind.name), bytes, seconds, profile);
@@ -214,7 +201,7 @@ absl::Status MeasureInterference(collectives::Communicator& communicator,
   for (const int64_t bytes : kInterferenceSizes) {
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
     Buffers buffers(count);
-    for (const Kind& kind : kBesideSteps) {
+    for (const MeasuredOperation& kind : kBesideSteps) {
       const Operation operation = buffers.Make(kind.operation, group, count);
       // What else the machine does comes and goes: medians of both by turns.
       constexpr int kTurns = 5;

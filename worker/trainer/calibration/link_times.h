@@ -9,10 +9,25 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "device/thread_pool.h"
+#include "program/ir/types.h"
 #include "proto/strata/v1/profile.pb.h"
 #include "worker/trainer/calibration/training_rank.h"
 
 namespace strata::worker {
+
+// What is measured between two members, by its name in programs and profiles.
+struct MeasuredOperation {
+  collectives::OpKind operation;
+  program::CollectiveOp name;
+};
+inline constexpr MeasuredOperation kMeasuredOperations[] = {
+    {collectives::OpKind::kAllGather, program::CollectiveOp::kAllGather},
+    {collectives::OpKind::kReduceScatter, program::CollectiveOp::kReduceScatter},
+    {collectives::OpKind::kAllReduce, program::CollectiveOp::kAllReduce},
+    {collectives::OpKind::kBroadcast, program::CollectiveOp::kBroadcast},
+    {collectives::OpKind::kAllToAll, program::CollectiveOp::kAllToAll},
+    {collectives::OpKind::kRotate, program::CollectiveOp::kRotate},
+};
 
 // Runs an operation and returns when it has ended; with a communicator that an engine has taken,
 // Engine::RunCollective.
