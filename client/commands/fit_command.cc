@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -78,10 +79,21 @@ struct Answer {
   FitRequest request;
   planner::Fit fit;
   std::vector<planner::Way> ways;
+  double seconds = -1;  // of a step
   std::optional<Quantity> quantity;
   planner::Largest largest;
   std::optional<Against> against;
 };
+
+// Cheapest first, then those whose time nobody knows.
+void ByPrice(std::vector<planner::Way>& ways) {
+  const auto price = [](const planner::Way& way) {
+    const double of = PricePerBillion(way.request, way.fit.memory.mesh.ranks(), way.seconds, 1);
+    return of < 0 ? std::numeric_limits<double>::infinity() : of;
+  };
+  std::stable_sort(ways.begin(), ways.end(),
+                   [&](const auto& a, const auto& b) { return price(a) < price(b); });
+}
 
 absl::StatusOr<Answer> Look(const Arguments& arguments, const LoadedFit& loaded) {
   Answer answer{.request = loaded.request};
@@ -98,6 +110,8 @@ absl::StatusOr<Answer> Look(const Arguments& arguments, const LoadedFit& loaded)
       });
     }
   }
+  answer.seconds = planner::StepSecondsOf(planner::Catalog::Shipped(), answer.request);
+  if (arguments.Has("--price")) ByPrice(answer.ways);
   if (arguments.Has("--against")) {
     ASSIGN_OR_RETURN(answer.against, Compare(answer.request));
   }
@@ -110,6 +124,9 @@ int Show(const Arguments& arguments, const LoadedFit& loaded, const Answer& answ
                        .request = &answer.request,
                        .fit = &answer.fit,
                        .ways = &answer.ways,
+                       .seconds = answer.seconds,
+                       .price = arguments.Number("--price").value_or(0),
+                       .run_tokens = arguments.Number("--tokens").value_or(0),
                        .arithmetic = arguments.Has("--explain"),
                        .unicode = terminal.options().unicode};
   const std::string output = arguments.Text("--output");
@@ -141,6 +158,7 @@ int RunFit(const Arguments& arguments, Terminal& terminal) {
 std::vector<Flag> FitFlags() {
   using Kind = Flag::Kind;
   constexpr double kMostTokens = 1 << 24, kMostSequences = 1 << 16, kMostRanks = 1 << 17;
+  constexpr double kMostPrice = 1e9, kMostRunTokens = 1e18;
   std::vector<Flag> flags = {
       {"--model", Kind::kText, "NAME|DIR|config.json",
        "a published model, a Hugging Face directory, or its config.json"},
@@ -162,6 +180,9 @@ std::vector<Flag> FitFlags() {
       {"--max", Kind::kWord, "WHAT",
        "the longest seq, largest micro-batch, most layers or fewest devices that fit"},
       {"--against", Kind::kWord, "zero-infinity", "host memory beside that of another system"},
+      {"--price", Kind::kNumber, "MONEY",
+       "of one device and hour: what tokens cost, and the cheapest way first", "", 0, kMostPrice},
+      {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12", "", 1, kMostRunTokens},
       {"--explain", Kind::kSwitch, "", "the arithmetic behind the bytes"},
       {"--set", Kind::kText, "PATH=VALUE", "change a key of the job file; may be repeated"}};
   const auto words = [&](const char* name, const std::vector<std::string>& known) {

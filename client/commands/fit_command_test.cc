@@ -216,5 +216,26 @@ TEST(FitCommand, Of8B_AnswersInLessThanTwoSeconds) {
   EXPECT_LT(took.count(), 2);
 }
 
+TEST(Fit, APriceTellsWhatTokensCost_AndPutsTheCheapestWayFirst) {
+  const std::vector<std::string> flags = {
+      "fit",     "--model", "llama-3.1-70b", "--device", "h100",     "--seq", "4096",
+      "--price", "2",       "--tokens",      "1e12",     "--output", "json"};
+  const nlohmann::json found = nlohmann::json::parse(RunTyped(flags).out);
+  double last = 0;
+  int known = 0;
+  for (const auto& way : found["ways"]) {
+    if (way["price_per_billion_tokens"].is_null()) continue;
+    const double price = way["price_per_billion_tokens"];
+    EXPECT_GE(price, last);
+    EXPECT_NEAR(way["price_of_run"], 1000 * price, 1e-6 * price);
+    last = price;
+    ++known;
+  }
+  EXPECT_GT(known, 0);
+  const Outcome fits = RunTyped({"fit", "--model", "gpt2", "--device", "h200", "--price", "3"});
+  EXPECT_EQ(fits.code, 0);
+  EXPECT_NE(fits.out.find(" per 1e9 tokens"), std::string::npos) << fits.out;
+}
+
 }  // namespace
 }  // namespace strata::client

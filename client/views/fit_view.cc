@@ -148,14 +148,38 @@ Json TiersJson(const planner::StageMemory& stage) {
   return tiers;
 }
 
-Json WayJson(const planner::Way& way) {
-  return {{"parallel", ParallelJson(way.request.job.parallel())},
-          {"memory", MemoryJson(way.request)},
-          {"train", TrainJson(way.request.job.train())},
-          {"ranks", way.fit.memory.mesh.ranks()},
-          {"worst_bytes", way.fit.verdict.needed},
-          {"seconds", way.seconds < 0 ? Json() : Json(way.seconds)},
-          {"text", way.text}};
+void AddPrice(const FitShown& shown, const FitRequest& request, int ranks, double seconds,
+              Json& json) {
+  if (shown.price <= 0) return;
+  const double billion = PricePerBillion(request, ranks, seconds, shown.price);
+  json["price_per_billion_tokens"] = billion < 0 ? Json() : Json(billion);
+  if (shown.run_tokens > 0) {
+    json["price_of_run"] = billion < 0 ? Json() : Json(billion * shown.run_tokens / 1e9);
+  }
+}
+
+// "1.2 s a step, 51.16 per 1e9 tokens, 767400 a run"; empty: not known.
+std::string TimeText(const FitShown& shown, const FitRequest& request, int ranks, double seconds) {
+  if (seconds < 0) return "";
+  std::string text = absl::StrCat(common::FormatShortSeconds(seconds), " a step");
+  const double billion = PricePerBillion(request, ranks, seconds, shown.price);
+  if (shown.price > 0) absl::StrAppendFormat(&text, ", %.2f per 1e9 tokens", billion);
+  if (shown.price > 0 && shown.run_tokens > 0) {
+    absl::StrAppendFormat(&text, ", %.4g the run", billion * shown.run_tokens / 1e9);
+  }
+  return text;
+}
+
+Json WayJson(const FitShown& shown, const planner::Way& way) {
+  Json json = {{"parallel", ParallelJson(way.request.job.parallel())},
+               {"memory", MemoryJson(way.request)},
+               {"train", TrainJson(way.request.job.train())},
+               {"ranks", way.fit.memory.mesh.ranks()},
+               {"worst_bytes", way.fit.verdict.needed},
+               {"seconds", way.seconds < 0 ? Json() : Json(way.seconds)},
+               {"text", way.text}};
+  AddPrice(shown, way.request, way.fit.memory.mesh.ranks(), way.seconds, json);
+  return json;
 }
 
 std::string NumbersText(const FitRequest& request) {
@@ -217,12 +241,14 @@ std::string ArithmeticText(const FitShown& shown) {
 
 std::string WaysText(const FitShown& shown) {
   if (shown.ways->empty()) return "No way was found that fits.\n";
-  std::string text = "Ways that fit (seconds: not known yet):\n";
+  std::string text = "Ways that fit:\n";
   const v1::JobSpec& job = shown.request->job;
   int number = 0;
   for (const planner::Way& way : *shown.ways) {
     absl::StrAppend(&text, "  ", ++number, ". ", way.text, " — ", Bytes(way.fit.verdict.needed),
-                    " of ", Bytes(way.fit.verdict.limit), "\n");
+                    " of ", Bytes(way.fit.verdict.limit));
+    const std::string time = TimeText(shown, way.request, way.fit.memory.mesh.ranks(), way.seconds);
+    absl::StrAppend(&text, time.empty() ? "" : "; ", time, "\n");
     const auto add = [&](const char* key, const Json& from, const Json& to) {
       const Json changed = Changed(from, to);
       if (!changed.empty()) absl::StrAppend(&text, "       ", key, ": ", Flow(changed), "\n");
@@ -265,6 +291,12 @@ const char* TitleOf(planner::Quantity quantity) {
 
 }  // namespace
 
+double PricePerBillion(const FitRequest& request, int ranks, double seconds, double price) {
+  const v1::TrainSpec& train = request.job.train();
+  const double tokens = static_cast<double>(train.global_batch() * train.sequence());
+  return seconds < 0 || tokens <= 0 ? -1 : price * ranks * seconds / 3600 / tokens * 1e9;
+}
+
 std::string FitText(const FitShown& shown) {
   const planner::MemoryOfJob& memory = shown.fit->memory;
   const FitRequest& request = *shown.request;
@@ -293,6 +325,8 @@ std::string FitText(const FitShown& shown) {
   if (shown.arithmetic) absl::StrAppend(&text, ArithmeticText(shown));
   const planner::Verdict& verdict = shown.fit->verdict;
   absl::StrAppend(&text, "\n", verdict.fits ? "Fits: " : "Does not fit: ", verdict.ToText(), "\n");
+  const std::string time = TimeText(shown, request, memory.mesh.ranks(), shown.seconds);
+  if (!time.empty()) absl::StrAppend(&text, "Takes ", time, " (closed form)\n");
   if (shown.ways != nullptr && !verdict.fits) absl::StrAppend(&text, "\n", WaysText(shown));
   return text;
 }
@@ -313,25 +347,28 @@ Json FitJson(const FitShown& shown) {
   }
   Json ways = Json::array();
   if (shown.ways != nullptr) {
-    for (const planner::Way& way : *shown.ways) ways.push_back(WayJson(way));
+    for (const planner::Way& way : *shown.ways) ways.push_back(WayJson(shown, way));
   }
   Json overhead = Json::array();
   for (const planner::OverheadItem& item : memory.overhead_items) {
     overhead.push_back({{"what", item.what}, {"bytes", item.bytes}, {"source", item.source}});
   }
   const planner::StageMemory& worst = memory.of_rank(memory.worst_rank());
-  return {{"fits", verdict.fits},
-          {"ranks", std::move(ranks)},
-          {"worst", memory.worst_rank()},
-          {"ways", std::move(ways)},
-          {"why", verdict.ToText()},
-          {"source", memory.from_program ? "program" : "closed form"},
-          {"basis", memory.basis},
-          {"parameters", std::llround(memory.parameters)},
-          {"overhead", std::move(overhead)},
-          {"largest_activations", worst.largest_activations},
-          {"largest_logits", worst.largest_logits},
-          {"attention_without_flash_per_layer", std::llround(memory.score_bytes)}};
+  Json json = {{"fits", verdict.fits},
+               {"ranks", std::move(ranks)},
+               {"worst", memory.worst_rank()},
+               {"ways", std::move(ways)},
+               {"why", verdict.ToText()},
+               {"source", memory.from_program ? "program" : "closed form"},
+               {"basis", memory.basis},
+               {"parameters", std::llround(memory.parameters)},
+               {"overhead", std::move(overhead)},
+               {"largest_activations", worst.largest_activations},
+               {"largest_logits", worst.largest_logits},
+               {"attention_without_flash_per_layer", std::llround(memory.score_bytes)}};
+  json["seconds"] = shown.seconds < 0 ? Json() : Json(shown.seconds);
+  AddPrice(shown, *shown.request, memory.mesh.ranks(), shown.seconds, json);
+  return json;
 }
 
 std::string LargestText(planner::Quantity quantity, const planner::Largest& largest) {
