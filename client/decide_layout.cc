@@ -9,7 +9,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/machine.h"
 #include "client/machine_profile.h"
@@ -25,6 +24,7 @@
 #include "planner/fit/devices.h"
 #include "planner/job/job_plan.h"
 #include "planner/job/stream_choice.h"
+#include "planner/search/saved_names.h"
 
 namespace strata::client {
 namespace {
@@ -101,16 +101,6 @@ std::string Word(absl::string_view name, absl::string_view prefix) {
   return absl::AsciiStrToLower(name);
 }
 
-std::string RecomputeText(const v1::RecomputeSpec& recompute) {
-  if (recompute.has_mode()) return Word(v1::RecomputeSpec::Mode_Name(recompute.mode()), "MODE_");
-  std::string text = absl::StrCat("{save: [", absl::StrJoin(recompute.save(), ", "), "]");
-  if (recompute.has_layers()) {
-    absl::StrAppend(&text, ", layers: ", recompute.layers().first(), "-",
-                    recompute.layers().last());
-  }
-  return text + "}";
-}
-
 // Says how far the ranking is after a second, and then every ten.
 class Patience {
  public:
@@ -185,7 +175,7 @@ std::vector<planner::KeptKey> KeptOf(const spec::JobFile& file) {
   };
   keep("virtual_shards",
        parallel.virtual_shards() == 0 ? "off" : absl::StrCat(parallel.virtual_shards()));
-  keep("recompute", RecomputeText(parallel.recompute()));
+  keep("recompute", planner::RecomputeText(parallel.recompute()));
   keep("micro_order", Word(ParallelSpec::MicroOrder_Name(parallel.micro_order()), "MICRO_ORDER_"));
   keep("update_policy",
        Word(ParallelSpec::UpdatePolicy_Name(parallel.update_policy()), "UPDATE_POLICY_"));

@@ -12,7 +12,7 @@ std::vector<scheduler::OrderTime> RankMapTimes(const LoadedPlan& plan, const Pla
                                                const planner::RankedPlan& ranked) {
   if (question.cluster == nullptr) return {};
   const planner::SearchRequest& request = question.request;
-  const v1::JobSpec job = planner::JobOf(request.shape, ranked.layout);
+  const v1::JobSpec job = planner::JobOf(request.shape, ranked.layout, plan.saved_names);
   const auto degrees = planner::DegreesOf(job.parallel());
   if (!degrees.ok()) return {};
   scheduler::Shape shape;

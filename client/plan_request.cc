@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/commands/map_file.h"
 #include "client/model_named.h"
 #include "common/status_macros.h"
@@ -65,6 +66,21 @@ absl::StatusOr<T> WordOf(absl::string_view key, absl::string_view value,
   return FlagError("--pin", absl::StrCat(key, "=", value, ": one of ", known));
 }
 
+// "qkv+attention": names of kinds, or of values, whose kind is then saved; "all".
+absl::Status PinSaved(absl::string_view list, planner::Pins& pins) {
+  pins.recompute = Recompute::kListed;
+  for (const absl::string_view name : absl::StrSplit(list, '+', absl::SkipEmpty())) {
+    const auto kind = planner::KindOfValue(std::string(name));
+    if (!kind.has_value() && name != "all") {
+      return FlagError("--pin", absl::StrCat("recompute=save:", list, ": ", name,
+                                             " is none of norms, qkv, attention, residual, "
+                                             "gate_up, up, activation and all"));
+    }
+    pins.saved = kind.has_value() ? pins.saved.with(*kind) : planner::kAllValues;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pins& pins) {
   const std::map<absl::string_view, std::optional<int64_t>*> degrees = {
       {"tensor", &pins.tensor},           {"pipeline", &pins.pipeline},
@@ -86,6 +102,9 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
                                                       {"zero2", Sharding::kZero2},
                                                       {"zero3", Sharding::kZero3}}));
     return absl::OkStatus();
+  }
+  if (absl::string_view list = value; key == "recompute" && absl::ConsumePrefix(&list, "save:")) {
+    return PinSaved(list, pins);
   }
   if (key == "recompute") {
     ASSIGN_OR_RETURN(pins.recompute, WordOf<Recompute>(key, value,
@@ -271,6 +290,11 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   auto found = planner::Catalog::Shipped().Find(wanted);
   if (!found.ok()) return FlagError("--device", found.status().message());
   planner::Machine& machine = found->machine;
+  if (basis.request.pins.recompute == Recompute::kListed && !machine.software.saves_by_value) {
+    return FlagError("--pin",
+                     "recompute=save:… is of Strata's own steps — leave out --framework, or "
+                     "pin none, selective, operators or full");
+  }
   if (part.has_value()) {
     // The host's and the disks' rates are the device's.
     part->network.host_rate = machine.network.host_rate;
@@ -334,7 +358,9 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   } else {
     basis.machine.gpu = arguments.Text("--device", "h100");
   }
-  LoadedPlan loaded{.model = model.name, .sizes = model.spec};
+  LoadedPlan loaded{.model = model.name,
+                    .sizes = model.spec,
+                    .saved_names = planner::SavedNames(model.spec.family)};
   if (model.spec.context > 0 && sequence > model.spec.context) {
     loaded.notice = absl::StrCat("--seq ", sequence, " is longer than the model's ",
                                  model.spec.context, " positions: a job of it would be refused");

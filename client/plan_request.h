@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "client/command_line/command.h"
 #include "model/model_spec.h"
+#include "planner/search/saved_names.h"
 #include "planner/search/search.h"
 #include "topology/cluster.h"
 
@@ -25,6 +26,7 @@ struct PlanQuestion {
 struct LoadedPlan {
   std::string model, gpu, network;
   model::ModelSpec sizes;
+  planner::SavedNames saved_names;
   std::string software;              // whose steps are predicted
   std::string calibration;           // what the times were calibrated with
   std::string notice;                // what the user should know; empty: nothing

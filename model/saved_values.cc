@@ -20,13 +20,17 @@ std::vector<SavedValue> SavableValues(const ModelSpec& spec, int64_t sequence) {
   return {};
 }
 
+std::vector<SavedValue> SavableValuesOf(Family family) {
+  ModelSpec any = DefaultsOf(family);
+  any.layers = any.hidden = any.heads = any.kv_heads = any.head_size = any.ffn = any.vocab = 1;
+  return SavableValues(any);
+}
+
 std::vector<std::string> NamesOfSavableValues(std::optional<Family> family) {
   const std::vector<Family> families = family ? std::vector<Family>{*family} : AllFamilies();
   std::vector<std::string> names;
   for (const Family each : families) {
-    ModelSpec any = DefaultsOf(each);
-    any.layers = any.hidden = any.heads = any.kv_heads = any.head_size = any.ffn = any.vocab = 1;
-    for (const SavedValue& value : SavableValues(any)) {
+    for (const SavedValue& value : SavableValuesOf(each)) {
       const bool is_new = std::find(names.begin(), names.end(), value.name) == names.end();
       if (is_new) names.push_back(value.name);
     }

@@ -17,6 +17,9 @@ namespace strata::model {
 // whatever is recomputed. Replays' FLOPs are those at this sequence length.
 std::vector<SavedValue> SavableValues(const ModelSpec& spec, int64_t sequence = 1);
 
+// Of any model of the family: names, and what is saved by default.
+std::vector<SavedValue> SavableValuesOf(Family family);
+
 // Their names: the same for every size of a family. Without one: those that some family has.
 std::vector<std::string> NamesOfSavableValues(std::optional<Family> family);
 

@@ -96,6 +96,33 @@ TEST(Plan, PinnedLayoutIsEvaluatedAlone) {
                             "micro_batch": 1})"));
 }
 
+TEST(Plan, WhatBlocksSaveMayBePinned) {
+  const std::vector<std::string> flags = {"--model",        "llama-3.1-8b", "--devices", "8",
+                                          "--seq",          "4096",         "--top",     "1",
+                                          "--global-batch", "64",           "--pin"};
+  const auto pinned = [&](const std::string& pin) {
+    std::vector<std::string> all = flags;
+    all.push_back(pin);
+    return all;
+  };
+  const json plan = PlanOf(pinned("recompute=save:qkv+attention"))["plans"][0];
+  EXPECT_EQ(plan["parallel"]["recompute"], "{save: [qkv, attention, log_sum_exp]}");
+  EXPECT_THAT(plan["why"].get<std::string>(), HasSubstr("; saved: qkv, attention ("));
+  EXPECT_THAT(plan["why"].get<std::string>(), HasSubstr("; made again: norms "));
+  EXPECT_EQ(PlanOf(pinned("recompute=save:all"))["plans"][0]["parallel"]["recompute"],
+            "{save: [all]}");
+  const auto error = [&](std::vector<std::string> all) {
+    all.insert(all.begin(), "plan");
+    const Outcome outcome = RunTyped(all);
+    EXPECT_EQ(outcome.code, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(error(pinned("recompute=save:qvk")), HasSubstr("qvk is none of norms, qkv"));
+  std::vector<std::string> others = pinned("recompute=save:qkv");
+  others.insert(others.end(), {"--framework", "nemo"});
+  EXPECT_THAT(error(others), HasSubstr("of Strata's own steps"));
+}
+
 TEST(Plan, OfACoherentLinkTheOptimizersStateMayBeInUnifiedMemory) {
   const std::vector<std::string> flags = {
       "--model", "llama-3.1-8b", "--devices", "1", "--global-batch", "1", "--seq", "2048"};
@@ -188,8 +215,8 @@ nodes:
 
 TEST(Plan, TheFastestIsPlacedOnTheClusterAndTimedInEachOrder) {
   const std::string file = FileWith("cluster.yaml", kPlanTopology);
-  const std::vector<std::string> flags = {"--model", "llama-3.1-70b",  "--topology",
-                                          file,      "--global-batch", "64"};
+  const std::vector<std::string> flags = {
+      "--model", "llama-3.1-70b", "--topology", file, "--global-batch", "64", "--no-offload"};
   const json plans = PlanOf(flags)["plans"];
   const json& map = plans[0]["rank_map"];
   EXPECT_NEAR(map["seconds"], plans[0]["seconds"], 0.05 * plans[0]["seconds"].get<double>());

@@ -69,8 +69,9 @@ Json MemoryOf(const SearchRequest& request, const RankedPlan& ranked) {
           {"device_limit_bytes", request.memory_bytes}};
 }
 
-std::string WhyOf(const SearchRequest& request, const SearchResult& result, size_t index) {
-  return index == 0 ? planner::WhyBest(request, result)
+std::string WhyOf(const LoadedPlan& plan, const SearchRequest& request, const SearchResult& result,
+                  size_t index) {
+  return index == 0 ? planner::WhyBest(request, result, plan.saved_names)
                     : planner::WhySlower(result.plans.front(), result.plans[index]);
 }
 
@@ -92,14 +93,15 @@ Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchRe
   Json terms = Json::object();
   for (const auto& [name, seconds] : planner::NamedTerms(ranked.step.terms)) terms[name] = seconds;
   const Rates rates = RatesOf(plan, request, ranked);
-  Json json = {{"parallel", ObjectOf(planner::InJobWords(ranked.layout).parallel)},
-               {"memory", MemoryOf(request, ranked)},
-               {"seconds", ranked.step.seconds},
-               {"terms", terms},
-               {"tokens_per_second_per_device", rates.tokens_per_device},
-               {"mfu_causal", rates.mfu_causal},
-               {"mfu_full_attention", rates.mfu_full},
-               {"why", WhyOf(request, result, index)}};
+  Json json = {
+      {"parallel", ObjectOf(planner::InJobWords(ranked.layout, plan.saved_names).parallel)},
+      {"memory", MemoryOf(request, ranked)},
+      {"seconds", ranked.step.seconds},
+      {"terms", terms},
+      {"tokens_per_second_per_device", rates.tokens_per_device},
+      {"mfu_causal", rates.mfu_causal},
+      {"mfu_full_attention", rates.mfu_full},
+      {"why", WhyOf(plan, request, result, index)}};
   if (plan.price_per_device_hour > 0) {
     json["price_per_billion_tokens"] = rates.per_billion_tokens;
     if (plan.run_tokens > 0) json["price_of_run"] = rates.run;
@@ -179,7 +181,7 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
                  replay.ok() ? common::FormatShortSeconds(replay->seconds) : std::string("–"));
     }
     if (priced) row.push_back(absl::StrFormat("%.2f", rates.per_billion_tokens));
-    row.push_back(planner::InJobWords(ranked.layout).ToText());
+    row.push_back(planner::InJobWords(ranked.layout, plan.saved_names).ToText());
     rows.push_back(std::move(row));
   }
   std::vector<std::string> heading = {"", "STEP", "TOKENS/S", "MFU", "DEVICE"};
@@ -190,7 +192,7 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
   absl::StrAppend(&text, "\n");
   for (size_t i = 0; i < result.plans.size(); ++i) {
     absl::StrAppend(&text, i + 1, "  ", Bar(result.plans[i], longest, unicode), "\n   ",
-                    WhyOf(request, result, i), "\n");
+                    WhyOf(plan, request, result, i), "\n");
   }
   absl::StrAppend(&text, "   ",
                   unicode ? "█ products ▓ attention ▒ memory-bound kernels ░ what they wait for"
@@ -205,7 +207,8 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
   return text;
 }
 
-std::string NothingFits(const SearchRequest& request, const SearchResult& result) {
+std::string NothingFits(const LoadedPlan& plan, const SearchRequest& request,
+                        const SearchResult& result) {
   if (!result.smallest.has_value()) return "no layout fits\n";
   const RankedPlan& smallest = *result.smallest;
   const double host = request.machine.network.host_memory_bytes;
@@ -213,7 +216,7 @@ std::string NothingFits(const SearchRequest& request, const SearchResult& result
   return absl::StrFormat(
       "none of %d legal layouts fits: the smallest, %s, needs %.1f GB of a %s, %.1f are there "
       "— more devices, a smaller micro-batch or sequence, or strata fit for other ways\n",
-      result.legal, planner::InJobWords(smallest.layout).ToText(),
+      result.legal, planner::InJobWords(smallest.layout, plan.saved_names).ToText(),
       (of_host ? smallest.step.host_bytes : smallest.step.memory_bytes) / 1e9,
       of_host ? "device's share of its host" : "device",
       (of_host ? host : request.memory_bytes) / 1e9);
@@ -233,7 +236,7 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& re
   if (plan.questions.size() == 1) {
     absl::StrAppend(&text, results[0].legal, " legal layouts\n\n");
     return text +
-           (results[0].plans.empty() ? NothingFits(first, results[0])
+           (results[0].plans.empty() ? NothingFits(plan, first, results[0])
                                      : RankedText(plan, first, results[0], replays, unicode)) +
            RankMapText(MapOf(plan, results, 0));
   }
@@ -251,7 +254,7 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& re
         {question.settings, common::FormatShortSeconds(best.step.seconds),
          absl::StrFormat("%.0f", rates.tokens_per_device),
          plan.price_per_device_hour > 0 ? absl::StrFormat("%.2f", rates.per_billion_tokens) : "",
-         planner::InJobWords(best.layout).ToText()});
+         planner::InJobWords(best.layout, plan.saved_names).ToText()});
   }
   return absl::StrCat(
       text, "\n",
@@ -280,8 +283,9 @@ Json ToJson(const LoadedPlan& plan, const std::vector<SearchResult>& results,
     json["legal"] = results[0].legal;
     json["plans"] = plans(0, results[0].plans.size());
     if (const auto& smallest = results[0].smallest; smallest.has_value()) {
-      json["smallest"] = {{"parallel", ObjectOf(planner::InJobWords(smallest->layout).parallel)},
-                          {"memory", MemoryOf(plan.questions[0].request, *smallest)}};
+      json["smallest"] = {
+          {"parallel", ObjectOf(planner::InJobWords(smallest->layout, plan.saved_names).parallel)},
+          {"memory", MemoryOf(plan.questions[0].request, *smallest)}};
     }
     return json;
   }

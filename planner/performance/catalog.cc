@@ -76,7 +76,7 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   software.pipeline_moves_each = profile.pipeline_moves_each();
   software.zero2_gathers_each = !profile.shards_as_strata();
   software.context_shares = !profile.shards_as_strata();
-  software.lists_saved = !profile.shards_as_strata();
+  software.saves_by_value = profile.shards_as_strata();
   software.data_overlap = profile.data_overlap();
   software.graphs = profile.graphs();
   software.gradient_bytes = profile.gradient_bytes();

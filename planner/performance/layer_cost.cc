@@ -54,33 +54,49 @@ double RoutedTokens(const TrainingShape& shape, const Lengths& lengths) {
   return lengths.tokens / lengths.tensor * static_cast<double>(shape.experts_per_token);
 }
 
-void AddProducts(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
-                 const Lengths& x, PassCost& forward, PassCost& backward) {
-  const Precision precision = key.precision;
-  AddProduct(machine, precision, {1, x.tokens, x.query + 2 * x.key_value, x.hidden}, forward,
-             backward);
-  AddProduct(machine, precision, {1, x.tokens, x.hidden, x.query}, forward, backward);
+// The products of a block.
+struct Products {
+  ProductSize qkv, attended, up, down;
+};
+
+Products ProductsOf(const TrainingShape& shape, const LayerKey& key, const Lengths& x) {
   double batch = 1, rows = x.tokens;
   if (shape.experts > 0) {
     batch = std::max(1.0, static_cast<double>(shape.experts) / static_cast<double>(key.expert));
     rows = RoutedTokens(shape, x) / batch;
   }
-  AddProduct(machine, precision, {batch, rows, x.up, x.hidden}, forward, backward);
-  AddProduct(machine, precision, {batch, rows, x.hidden, x.down}, forward, backward);
+  return {.qkv = {1, x.tokens, x.query + 2 * x.key_value, x.hidden},
+          .attended = {1, x.tokens, x.hidden, x.query},
+          .up = {batch, rows, x.up, x.hidden},
+          .down = {batch, rows, x.hidden, x.down}};
+}
+
+void AddProducts(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
+                 const Lengths& x, PassCost& forward, PassCost& backward) {
+  const Products products = ProductsOf(shape, key, x);
+  for (const ProductSize& size : {products.qkv, products.attended, products.up, products.down}) {
+    AddProduct(machine, key.precision, size, forward, backward);
+  }
 }
 
 // Bytes that kernels bound by memory move in a forward. Per element of 2 bytes: two norms read and
 // write (8), two residual additions with their dropout or bias read twice and write (12): these
 // stand outside the tensor-parallel region. Inside: rotary positions and the layout of heads (8 of
 // queries, keys, values), the activation (read and write).
-double ForwardBytes(const TrainingShape& shape, const Lengths& x) {
+struct MovedBytes {
+  double norms, residuals, heads, activation;
+  double routing;  // experts: tokens are permuted there and back
+
+  double total() const { return norms + residuals + heads + activation + routing; }
+};
+
+MovedBytes MovedBytesOf(const TrainingShape& shape, const Lengths& x) {
   const double rows = shape.experts > 0 ? RoutedTokens(shape, x) : x.tokens;
-  const double region = x.regional_tokens * x.hidden * 20;
-  const double inside = x.tokens * (x.query + 2 * x.key_value) * 8;
-  const double activation = rows * (x.up + x.down) * kHalfBytes;
-  // Experts: tokens are permuted there and back.
-  const double routing = shape.experts > 0 ? rows * x.hidden * 8 : 0;
-  return region + inside + activation + routing;
+  return {.norms = x.regional_tokens * x.hidden * 8,
+          .residuals = x.regional_tokens * x.hidden * 12,
+          .heads = x.tokens * (x.query + 2 * x.key_value) * 8,
+          .activation = rows * (x.up + x.down) * kHalfBytes,
+          .routing = shape.experts > 0 ? rows * x.hidden * 8 : 0};
 }
 
 // Casts to narrow types: each operand is read in 16 bits and written as it is and transposed. The
@@ -100,7 +116,7 @@ void AddMemory(const Machine& machine, const TrainingShape& shape, const LayerKe
   constexpr double kBackwardBytes = 1.6;  // gradients in, gradients out, saved inputs again
   constexpr double kForwardKernels = 8, kBackwardKernels = 10, kCasts = 4;
   const bool narrow = Narrow(key.precision);
-  const double bytes = ForwardBytes(shape, x);
+  const double bytes = MovedBytesOf(shape, x).total();
   forward.memory += MemorySeconds(machine, bytes + CastBytes(shape, key, x, false),
                                   kForwardKernels + (narrow ? kCasts : 0));
   backward.memory += MemorySeconds(machine, kBackwardBytes * bytes + CastBytes(shape, key, x, true),
@@ -110,16 +126,27 @@ void AddMemory(const Machine& machine, const TrainingShape& shape, const LayerKe
 // Megatron-LM's tensor parallelism (arXiv:1909.08053, section 3): two all-reduces forward and two
 // backward; with sequence parallelism (arXiv:2205.05198, section 4.2.2) an all-gather and a
 // reduce-scatter each, and the backward gathers the two inputs once more beside its products.
-void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
-               const Lengths& x, PassCost& forward, PassCost& backward) {
+struct TensorSeconds {
+  double gather = 0;  // into a product whose output is cut
+  double sum = 0;     // of a product whose input is cut
+};
+
+TensorSeconds TensorSecondsOf(const Machine& machine, const LayerKey& key, const Lengths& x) {
   const GroupShape group = GroupOf(machine, &RankMapLinks::tensor, key.tensor, 1);
   const double bytes = x.tokens * x.hidden * kHalfBytes;
   const bool narrow = machine.software.narrow_gathers && Narrow(key.precision);
   const double gathered = narrow ? bytes / 2 : bytes;
-  const double both = key.sequence_parallel
-                          ? CollectiveSeconds(machine, Collective::kAllGather, group, gathered) +
-                                CollectiveSeconds(machine, Collective::kReduceScatter, group, bytes)
-                          : CollectiveSeconds(machine, Collective::kAllReduce, group, bytes);
+  if (!key.sequence_parallel) {
+    return {.sum = CollectiveSeconds(machine, Collective::kAllReduce, group, bytes)};
+  }
+  return {.gather = CollectiveSeconds(machine, Collective::kAllGather, group, gathered),
+          .sum = CollectiveSeconds(machine, Collective::kReduceScatter, group, bytes)};
+}
+
+void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
+               const Lengths& x, PassCost& forward, PassCost& backward) {
+  const TensorSeconds seconds = TensorSecondsOf(machine, key, x);
+  const double both = seconds.gather + seconds.sum;
   const double exposed = machine.software.tensor_exposed;
   forward.tensor += 2 * both * exposed;
   backward.tensor += 2 * both * exposed;
@@ -166,12 +193,44 @@ void AddHead(const Machine& machine, const TrainingShape& shape, const LayerKey&
   cost.head_backward.tensor += CollectiveSeconds(machine, Collective::kAllReduce, group, bytes);
 }
 
+AttentionTime AttentionOf(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
+                          const Lengths& x) {
+  return AttentionSeconds(
+      machine, static_cast<double>(key.micro_batch), x.query / static_cast<double>(shape.head_dim),
+      static_cast<double>(shape.head_dim),
+      static_cast<double>(shape.sequence_length) / static_cast<double>(key.context),
+      static_cast<double>(shape.sequence_length));
+}
+
+void AddRecompute(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
+                  LayerCost& cost) {
+  if (key.recompute == Recompute::kOperators) {
+    cost.backward.products += cost.forward.products / 2;
+    cost.backward.memory += cost.forward.memory;
+  } else if (machine.software.saves_by_value) {
+    const SavedValues saved = SavedBy(key.recompute, key.saved);
+    const ByValue<PassCost> replays = ReplayCosts(machine, shape, key);
+    for (int v = 0; v < kSavedValues; ++v) {
+      if (!saved.has(static_cast<SavedValue>(v))) cost.backward += replays[v];
+    }
+  } else if (key.recompute == Recompute::kFull) {
+    cost.backward += cost.forward;
+  } else if (key.recompute == Recompute::kSelective) {
+    cost.backward.attention += cost.forward.attention;
+  }
+}
+
 }  // namespace
 
 LayerKey KeyOf(const LayoutChoice& layout) {
-  return {layout.tensor,      layout.context,           layout.expert,
-          layout.micro_batch, layout.sequence_parallel, layout.precision,
-          layout.recompute};
+  return {layout.tensor,
+          layout.context,
+          layout.expert,
+          layout.micro_batch,
+          layout.sequence_parallel,
+          layout.precision,
+          layout.recompute,
+          layout.recompute == Recompute::kListed ? layout.saved : SavedValues{}};
 }
 
 PassCost& PassCost::operator+=(const PassCost& other) {
@@ -194,11 +253,7 @@ LayerCost CostOfLayer(const Machine& machine, const TrainingShape& shape, const 
   const Lengths x = LengthsOf(shape, key);
   LayerCost cost;
   AddProducts(machine, shape, key, x, cost.forward, cost.backward);
-  const AttentionTime attention = AttentionSeconds(
-      machine, static_cast<double>(key.micro_batch), x.query / static_cast<double>(shape.head_dim),
-      static_cast<double>(shape.head_dim),
-      static_cast<double>(shape.sequence_length) / static_cast<double>(key.context),
-      static_cast<double>(shape.sequence_length));
+  const AttentionTime attention = AttentionOf(machine, shape, key, x);
   cost.forward.attention = attention.forward;
   cost.backward.attention = attention.backward;
   AddMemory(machine, shape, key, x, cost.forward, cost.backward);
@@ -206,14 +261,42 @@ LayerCost CostOfLayer(const Machine& machine, const TrainingShape& shape, const 
   AddContext(machine, key, x, cost.forward, cost.backward);
   AddLaunch(machine, kForwardLaunches, cost.forward);
   AddLaunch(machine, kBackwardLaunches, cost.backward);
-  if (key.recompute == Recompute::kFull) cost.backward += cost.forward;
-  if (key.recompute == Recompute::kSelective) cost.backward.attention += attention.forward;
-  if (key.recompute == Recompute::kOperators) {
-    cost.backward.products += cost.forward.products / 2;
-    cost.backward.memory += cost.forward.memory;
-  }
+  AddRecompute(machine, shape, key, cost);
   AddHead(machine, shape, key, x, cost);
   return cost;
+}
+
+ByValue<PassCost> ReplayCosts(const Machine& machine, const TrainingShape& shape,
+                              const LayerKey& key) {
+  const Lengths x = LengthsOf(shape, key);
+  const Products products = ProductsOf(shape, key, x);
+  const MovedBytes moved = MovedBytesOf(shape, x);
+  const TensorSeconds tensor = TensorSecondsOf(machine, key, x);
+  const double exposed = machine.software.tensor_exposed;
+  PassCost attention = {.attention = AttentionOf(machine, shape, key, x).forward};
+  PassCost beside;  // the exchange of a backward, which the replay does not have
+  AddContext(machine, key, x, attention, beside);
+  return {PassCost{.memory = MemorySeconds(machine, moved.norms, 2)},
+          PassCost{.products = ProductSeconds(machine, key.precision, products.qkv),
+                   .memory = MemorySeconds(machine, moved.heads / 2, 1),  // rotary positions
+                   .tensor = exposed * tensor.gather},
+          attention,
+          PassCost{.products = ProductSeconds(machine, key.precision, products.attended),
+                   .memory = MemorySeconds(machine, moved.residuals / 2, 1),
+                   .tensor = exposed * tensor.sum},
+          PassCost{.products = ProductSeconds(machine, key.precision, products.up),
+                   .memory = moved.routing > 0 ? MemorySeconds(machine, moved.routing / 2, 1) : 0,
+                   .tensor = exposed * tensor.gather},
+          PassCost{.memory = MemorySeconds(machine, moved.activation, 1)}};
+}
+
+LayerCost MeanCost(const TrainingShape& shape, const LayoutChoice& layout, const LayerCost& listed,
+                   const LayerCost& others) {
+  const double share = layout.listed_share(shape.layers);
+  LayerCost mean = listed;
+  mean.backward = share * listed.backward;
+  mean.backward += (1 - share) * others.backward;
+  return mean;
 }
 
 }  // namespace strata::planner

@@ -20,6 +20,7 @@ struct LayerKey {
   bool sequence_parallel = false;
   Precision precision = Precision::kHalf;
   Recompute recompute = Recompute::kNone;
+  SavedValues saved = {};  // with kListed
 
   friend auto operator<=>(const LayerKey&, const LayerKey&) = default;
 };
@@ -47,6 +48,16 @@ struct LayerCost {
 };
 
 LayerCost CostOfLayer(const Machine& machine, const TrainingShape& shape, const LayerKey& key);
+
+// Of software that saves by value: making each value again in a layer's backward, from those that
+// the block makes before it.
+ByValue<PassCost> ReplayCosts(const Machine& machine, const TrainingShape& shape,
+                              const LayerKey& key);
+
+// Of the layers' mean, where a list is for `layout.listed_layers` of them: theirs, and `others`' of
+// layers with recompute none.
+LayerCost MeanCost(const TrainingShape& shape, const LayoutChoice& layout, const LayerCost& listed,
+                   const LayerCost& others);
 
 }  // namespace strata::planner
 

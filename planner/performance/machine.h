@@ -60,8 +60,10 @@ struct Software {
   // parameters, gathered once a step, and parts of gradients.
   bool zero2_gathers_each = true;
   bool context_shares = true;  // context ranks have shards of their own, as data ranks
-  bool lists_saved = true;     // recompute may keep every other product
-  bool data_overlap = true;    // reductions and gathers run beside the first and last micro-batch
+  // What a block keeps is chosen value by value, and its backward makes again just what it reads:
+  // none keeps kUsualValues. False: none keeps everything, full repeats whole forwards.
+  bool saves_by_value = false;
+  bool data_overlap = true;  // reductions and gathers run beside the first and last micro-batch
   // Fully sharded: collectives that gather a layer, and that scatter it.
   double collectives_per_layer = 1;
   double launch_seconds = 6e-6;  // of the host, per kernel

@@ -28,15 +28,6 @@ bool ActivationsAway(const LayoutChoice& layout) {
   return layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
 }
 
-// Micro-batches in flight on the first stage, in units of its layers (arXiv:2205.05198, section
-// 4.2.3).
-double InFlight(const LayoutChoice& layout) {
-  const double pipeline = static_cast<double>(layout.pipeline);
-  double in_flight = pipeline;
-  if (layout.chunks > 1) in_flight += (pipeline - 1) / static_cast<double>(layout.chunks);
-  return std::min(in_flight, static_cast<double>(layout.micro_batches()));
-}
-
 // Parameters, gradients, master copies and moments. Fully sharded: all of it; two layers at a
 // time, the embedding and the head are whole, in 16 bits, with their gradients.
 double StateBytes(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
@@ -63,34 +54,92 @@ double StateBytes(const Machine& machine, const TrainingShape& shape, const Layo
   return held * (4 + state_bytes) / shards + (2 * layer + ends) * (2 + 2);
 }
 
+// Of one micro-batch on one device.
+struct Lengths {
+  double tokens, region, hidden, query, keys, row_sums;
+  double rows, ffn;  // of the block's activation
+};
+
+Lengths LengthsOf(const TrainingShape& shape, const LayoutChoice& layout) {
+  const double tensor = static_cast<double>(layout.tensor);
+  const double head_dim = static_cast<double>(shape.head_dim);
+  Lengths x;
+  x.tokens = static_cast<double>(layout.micro_batch * shape.sequence_length) /
+             static_cast<double>(layout.context);
+  x.region = x.tokens / (layout.sequence_parallel ? tensor : 1);
+  x.hidden = static_cast<double>(shape.hidden);
+  x.query = static_cast<double>(shape.heads) * head_dim / tensor;
+  x.keys = std::max(static_cast<double>(shape.kv_heads) / tensor, 1.0) * head_dim;
+  x.row_sums = 4 * x.query / head_dim;
+  x.rows = x.tokens;
+  x.ffn = static_cast<double>(shape.ffn) / tensor;
+  if (shape.experts > 0) {
+    x.rows = x.tokens / tensor * static_cast<double>(shape.experts_per_token);
+    x.ffn = static_cast<double>(shape.expert_ffn);
+  }
+  return x;
+}
+
+double BytesOf(const ByValue<double>& bytes, SavedValues values) {
+  double sum = 0;
+  for (int v = 0; v < kSavedValues; ++v) {
+    if (values.has(static_cast<SavedValue>(v))) sum += bytes[v];
+  }
+  return sum;
+}
+
+// What one layer's backward makes again is there at once.
+double ReplayedBytes(const Software& software, const TrainingShape& shape,
+                     const LayoutChoice& layout) {
+  const Recompute recompute = layout.recompute;
+  LayoutChoice whole = layout;
+  whole.recompute = Recompute::kNone;
+  if (software.saves_by_value && recompute != Recompute::kOperators) {
+    const ByValue<double> values = ValueBytes(shape, layout);
+    const double listed = BytesOf(values, SavedBy(recompute, layout.saved));
+    const double least =
+        layout.listed_layers == 0 ? listed : std::min(listed, BytesOf(values, kUsualValues));
+    return BytesOf(values, kAllValues) - least;
+  }
+  const bool all = recompute == Recompute::kFull || recompute == Recompute::kOperators;
+  return all ? ActivationBytes(software, shape, whole) : 0;
+}
+
 }  // namespace
 
-double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
-  const double tensor = static_cast<double>(layout.tensor);
-  const double tokens = static_cast<double>(layout.micro_batch * shape.sequence_length) /
-                        static_cast<double>(layout.context);
-  const double region = tokens / (layout.sequence_parallel ? tensor : 1);
-  const double hidden = static_cast<double>(shape.hidden);
-  if (layout.recompute == Recompute::kFull) return 2 * region * hidden;
-  const double head_dim = static_cast<double>(shape.head_dim);
-  const double query = static_cast<double>(shape.heads) * head_dim / tensor;
-  const double keys = std::max(static_cast<double>(shape.kv_heads) / tensor, 1.0) * head_dim;
-  double rows = tokens, ffn = static_cast<double>(shape.ffn) / tensor;
-  if (shape.experts > 0) {
-    rows = tokens / tensor * static_cast<double>(shape.experts_per_token);
-    ffn = static_cast<double>(shape.expert_ffn);
-  }
-  const double row_sums = 4 * query / head_dim;
+double MicroBatchesHeld(const LayoutChoice& layout) {
+  const double pipeline = static_cast<double>(layout.pipeline);
+  double in_flight = pipeline;
+  if (layout.chunks > 1) in_flight += (pipeline - 1) / static_cast<double>(layout.chunks);
+  return std::min(in_flight, static_cast<double>(layout.micro_batches()));
+}
+
+ByValue<double> ValueBytes(const TrainingShape& shape, const LayoutChoice& layout) {
+  const Lengths x = LengthsOf(shape, layout);
+  const double up = shape.gated ? 2 : 1;
+  return {2 * 2 * x.region * x.hidden,
+          2 * x.tokens * (x.query + 2 * x.keys),
+          x.tokens * (2 * x.query + x.row_sums),
+          2 * x.region * x.hidden,
+          2 * x.rows * x.ffn * up,
+          2 * x.rows * x.ffn};
+}
+
+double ActivationBytes(const Software& software, const TrainingShape& shape,
+                       const LayoutChoice& layout) {
+  const Lengths x = LengthsOf(shape, layout);
+  const double input = 2 * x.region * x.hidden;
   if (layout.recompute == Recompute::kOperators) {
     // The input, every other product's output (queries, values, one of the block's, the last).
-    return 4 * region * hidden + tokens * (2 * (2 * query + keys) + row_sums) + 2 * rows * ffn;
+    return 2 * input + x.tokens * (2 * (2 * x.query + x.keys) + x.row_sums) + 2 * x.rows * x.ffn;
   }
-  // Two norms' inputs and outputs; queries, keys, values, the output of attention and its row sums;
-  // the activation's inputs and output.
-  const double norms = region * hidden * 2 * 4;
-  const double attention = tokens * (2 * (2 * query + 2 * keys) + row_sums);
-  const double block = rows * ffn * 2 * (shape.gated ? 3 : 2);
-  return norms + attention + block;
+  const ByValue<double> values = ValueBytes(shape, layout);
+  if (software.saves_by_value) {
+    const double share = layout.listed_share(shape.layers);
+    return input + share * BytesOf(values, SavedBy(layout.recompute, layout.saved)) +
+           (1 - share) * BytesOf(values, kUsualValues);
+  }
+  return layout.recompute == Recompute::kFull ? input : input + BytesOf(values, kAllValues);
 }
 
 double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
@@ -98,8 +147,8 @@ double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
   const double layers = LayersOf(shape, layout).middle;
   const bool one_memory = machine.network.host_is_device;
   const bool away = ActivationsAway(layout) && !one_memory;
-  const double kept = away ? std::min(2.0, layers) : layers * InFlight(layout);
-  const double activations = ActivationBytes(shape, layout) * kept;
+  const double kept = away ? std::min(2.0, layers) : layers * MicroBatchesHeld(layout);
+  const double activations = ActivationBytes(machine.software, shape, layout) * kept;
 
   const double tensor = static_cast<double>(layout.tensor);
   const double tokens = static_cast<double>(layout.micro_batch * shape.sequence_length) /
@@ -112,20 +161,13 @@ double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
       static_cast<double>(shape.experts > 0 ? shape.expert_ffn * shape.experts : shape.ffn) /
       (shape.experts > 0 ? static_cast<double>(layout.expert) : tensor);
   const double gradient = 6 * static_cast<double>(shape.hidden) * ffn * (shape.gated ? 2 : 1);
-  // Recomputed all at once, one layer's activations are there.
-  double replayed = 0;
-  if (layout.recompute == Recompute::kFull || layout.recompute == Recompute::kOperators) {
-    LayoutChoice whole = layout;
-    whole.recompute = Recompute::kNone;
-    replayed = ActivationBytes(shape, whole);
-  }
   double rooms = 0;
   if (StatesAway(layout) && layout.unified && !one_memory) {
     const double held = parameters.dense + parameters.experts;
     rooms = std::min(held / ShardsOf(layout) * kStateBytes, kRoomBytes);
   }
   return StateBytes(machine, shape, layout, parameters) + activations + logits + gradient +
-         replayed + rooms + kRuntimeBytes;
+         ReplayedBytes(machine.software, shape, layout) + rooms + kRuntimeBytes;
 }
 
 double HostEstimate(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
@@ -136,7 +178,8 @@ double HostEstimate(const Machine& machine, const TrainingShape& shape, const La
     bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * kStateBytes;
   }
   if (ActivationsAway(layout)) {
-    bytes += ActivationBytes(shape, layout) * LayersOf(shape, layout).middle * InFlight(layout);
+    bytes += ActivationBytes(machine.software, shape, layout) * LayersOf(shape, layout).middle *
+             MicroBatchesHeld(layout);
   }
   return bytes;
 }

@@ -10,8 +10,17 @@ namespace strata::planner {
 
 struct StageParameters;
 
-// Saved by one layer's forward of one micro-batch on one device for its backward.
-double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout);
+// Saved by one layer's forward of one micro-batch on one device for its backward; the layers' mean,
+// where what they save differs.
+double ActivationBytes(const Software& software, const TrainingShape& shape,
+                       const LayoutChoice& layout);
+
+// Of that, by value; the layer's input is kept besides.
+ByValue<double> ValueBytes(const TrainingShape& shape, const LayoutChoice& layout);
+
+// Micro-batches of which the first stage holds activations, in units of its layers
+// (arXiv:2205.05198, section 4.2.3).
+double MicroBatchesHeld(const LayoutChoice& layout);
 
 // Of the fullest device: parameters, gradients, states, activations, the loss, and what the runtime
 // and the collectives hold. Where host and device are one memory, all is there wherever it lives.

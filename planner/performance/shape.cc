@@ -18,4 +18,17 @@ const char* NameOf(Precision precision) {
   return "";
 }
 
+SavedValues SavedBy(Recompute recompute, SavedValues listed) {
+  if (recompute == Recompute::kListed) return listed;
+  if (recompute == Recompute::kFull) return kNoValues;
+  return recompute == Recompute::kSelective ? kValuesWithoutAttention : kUsualValues;
+}
+
+Recompute ModeOf(SavedValues saved) {
+  for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    if (SavedBy(mode, {}) == saved) return mode;
+  }
+  return Recompute::kListed;
+}
+
 }  // namespace strata::planner

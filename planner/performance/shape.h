@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "planner/performance/saved_values.h"
+
 namespace strata::planner {
 
 // Sizes of a decoder. Experts stand in every layer, if in any.
@@ -32,8 +34,12 @@ const char* NameOf(Precision precision);
 
 enum class Sharding { kReplicated, kZero1, kZero2, kZero3 };
 // kSelective: core attention; kOperators: all but every other product and attention (torchtitan's
-// default); kFull: all but the layer's input.
-enum class Recompute { kNone, kSelective, kOperators, kFull };
+// default); kFull: all but the layer's input; kListed: all but a list of values (Strata's own).
+enum class Recompute { kNone, kSelective, kOperators, kFull, kListed };
+// What a block of software that saves by value keeps. Not of kOperators, which it does not know.
+SavedValues SavedBy(Recompute recompute, SavedValues listed);
+// The mode that says so in all layers; kListed: none does.
+Recompute ModeOf(SavedValues saved);
 enum class Offload { kNone, kOptimizer, kActivations, kAll };
 
 struct LayoutChoice {
@@ -51,6 +57,9 @@ struct LayoutChoice {
   int64_t micro_batch = 1;   // sequences
   int64_t global_batch = 1;  // sequences; data · micro_batch divides it
   Recompute recompute = Recompute::kNone;
+  // With kListed: what so many layers keep; the others keep what they do with kNone. 0: all layers.
+  SavedValues saved = {};
+  int64_t listed_layers = 0;
   Precision precision = Precision::kHalf;
   Offload offload = Offload::kNone;
   // Moved per parameter by an update and the norm before it: by AdamW on 32-bit states gradient,
@@ -60,6 +69,11 @@ struct LayoutChoice {
   bool unified = false, disk = false;
 
   bool context_shares = true;  // those of context share shards, too
+  // The part of the layers that keep what is listed.
+  double listed_share(int64_t layers) const {
+    return listed_layers == 0 ? 1
+                              : static_cast<double>(listed_layers) / static_cast<double>(layers);
+  }
   // Ranks that share one set of shards.
   int64_t sharing() const { return data / replicas * (context_shares ? context : 1); }
   int64_t devices() const { return tensor * pipeline * context * data; }

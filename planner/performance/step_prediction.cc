@@ -206,7 +206,8 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
                HostUpdateSeconds(machine, layout, elements, stage);
   }
   if (layout.offload != Offload::kOptimizer) {
-    const double bytes = ActivationBytes(shape, layout) * LayersOf(shape, layout).middle;
+    const double bytes =
+        ActivationBytes(machine.software, shape, layout) * LayersOf(shape, layout).middle;
     const double micro = std::max(0.0, bytes / rate - stage.forward.compute()) +
                          std::max(0.0, bytes / rate - stage.backward.compute());
     exposed += micro * static_cast<double>(layout.micro_batches());
@@ -328,7 +329,14 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
 
 StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
                            const LayoutChoice& layout) {
-  return PredictStep(machine, shape, layout, CostOfLayer(machine, shape, KeyOf(layout)));
+  LayerCost cost = CostOfLayer(machine, shape, KeyOf(layout));
+  if (layout.listed_layers > 0) {
+    LayerKey others = KeyOf(layout);
+    others.recompute = Recompute::kNone;
+    others.saved = {};
+    cost = MeanCost(shape, layout, cost, CostOfLayer(machine, shape, others));
+  }
+  return PredictStep(machine, shape, layout, cost);
 }
 
 }  // namespace strata::planner

@@ -49,8 +49,9 @@ struct StageLayers {
 };
 StageLayers LayersOf(const TrainingShape& shape, const LayoutChoice& layout);
 
-// `cost` is CostOfLayer's for KeyOf(layout). Requires degrees that fit the shape and at least one
-// micro-batch. Straggler term: arXiv:2402.15627, section 6.
+// `cost` is CostOfLayer's for KeyOf(layout), where a list is for some layers MeanCost. Requires
+// degrees that fit the shape and at least one micro-batch. Straggler term: arXiv:2402.15627,
+// section 6.
 StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
                            const LayoutChoice& layout, const LayerCost& cost);
 // The same with its own layer cost.

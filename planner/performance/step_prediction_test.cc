@@ -347,7 +347,7 @@ TEST(Memory, ActivationsOfALayerAreWhatItsBackwardReads) {
   TrainingShape shape = SmallShape();
   LayoutChoice layout;  // 8,192 tokens on one device
   const double per_token = 8 * 4096.0 + 2 * (2 * 4096 + 2 * 1024) + 4 * 32 + 6 * 14336.0;
-  EXPECT_DOUBLE_EQ(ActivationBytes(shape, layout), 8192 * per_token);
+  EXPECT_DOUBLE_EQ(ActivationBytes({}, shape, layout), 8192 * per_token);
 }
 
 TEST(Step, ASearchEvaluatesAMillionLayoutsASecond) {

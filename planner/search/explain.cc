@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/units.h"
+#include "planner/performance/memory_estimate.h"
 
 namespace strata::planner {
 namespace {
@@ -56,7 +57,7 @@ std::string JobWords::ToText() const {
   return words.empty() ? "all on the device" : absl::StrJoin(words, ", ");
 }
 
-JobWords InJobWords(const LayoutChoice& layout) {
+JobWords InJobWords(const LayoutChoice& layout, const SavedNames& names) {
   JobWords words;
   const auto degree = [&](const char* key, int64_t value) {
     if (value > 1) words.parallel.emplace_back(key, absl::StrCat(value));
@@ -78,11 +79,11 @@ JobWords InJobWords(const LayoutChoice& layout) {
     }
   }
   words.parallel.emplace_back("micro_batch", absl::StrCat(layout.micro_batch));
-  if (layout.recompute == Recompute::kSelective)
-    words.parallel.emplace_back("recompute", "selective");
-  if (layout.recompute == Recompute::kOperators)
+  if (layout.recompute == Recompute::kOperators) {
     words.parallel.emplace_back("recompute", "operators");
-  if (layout.recompute == Recompute::kFull) words.parallel.emplace_back("recompute", "full");
+  } else if (layout.recompute != Recompute::kNone) {
+    words.parallel.emplace_back("recompute", RecomputeText(RecomputeOf(layout, names)));
+  }
   if (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll) {
     words.memory.emplace_back("optimizer", layout.unified ? "unified" : "host");
   }
@@ -126,7 +127,41 @@ std::string WhySlower(const RankedPlan& faster, const RankedPlan& slower) {
   return text;
 }
 
-std::string WhyBest(const SearchRequest& request, const SearchResult& result) {
+std::string WhySaved(const SearchRequest& request, const LayoutChoice& layout) {
+  if (!request.machine.software.saves_by_value || layout.recompute == Recompute::kOperators) {
+    return "";
+  }
+  const ByValue<double> bytes = ValueBytes(request.shape, layout);
+  const ByValue<PassCost> replays = ReplayCosts(request.machine, request.shape, KeyOf(layout));
+  const double layers = LayersOf(request.shape, layout).middle;
+  const double share = layout.listed_share(request.shape.layers);
+  const SavedValues listed = SavedBy(layout.recompute, layout.saved);
+  std::string saved, again;
+  double kept = 0;
+  for (int v = 0; v < kSavedValues; ++v) {
+    const auto value = static_cast<SavedValue>(v);
+    const double dropped =
+        layers * ((listed.has(value) ? 0 : share) + (kUsualValues.has(value) ? 0 : 1 - share));
+    const double held = bytes[v] * MicroBatchesHeld(layout);
+    if (dropped < layers) {
+      absl::StrAppend(&saved, saved.empty() ? "" : ", ", NameOf(value));
+      if (dropped > 0) absl::StrAppendFormat(&saved, " in %.0f layers", layers - dropped);
+      kept += (layers - dropped) * held;
+    }
+    if (dropped > 0) {
+      const double micro_batches = static_cast<double>(layout.micro_batches());
+      absl::StrAppend(&again, again.empty() ? "" : ", ", NameOf(value), " ",
+                      common::FormatShortSeconds(dropped * micro_batches * replays[v].total()),
+                      " for ", Gigabytes(dropped * held));
+    }
+  }
+  return absl::StrCat(
+      "saved: ", saved.empty() ? "the input" : absl::StrCat(saved, " (", Gigabytes(kept), ")"),
+      again.empty() ? "" : "; made again: ", again);
+}
+
+std::string WhyBest(const SearchRequest& request, const SearchResult& result,
+                    const SavedNames& names) {
   const RankedPlan& best = result.plans.front();
   const StepTerms& terms = best.step.terms;
   const double computing = terms.products + terms.attention;
@@ -136,10 +171,12 @@ std::string WhyBest(const SearchRequest& request, const SearchResult& result) {
                                      100 * computing / best.step.seconds);
   const std::string rest = Largest(std::move(others), 1);
   if (!rest.empty()) absl::StrAppend(&text, "; of the rest ", rest);
+  const std::string saved = WhySaved(request, best.layout);
+  if (!saved.empty()) absl::StrAppend(&text, "; ", saved);
   if (best.layout.unified) absl::StrAppend(&text, WhyUnified(request, best));
   if (result.fastest_too_large.has_value()) {
     const RankedPlan& large = *result.fastest_too_large;
-    absl::StrAppend(&text, "; ", InJobWords(large.layout).ToText(), " would take ",
+    absl::StrAppend(&text, "; ", InJobWords(large.layout, names).ToText(), " would take ",
                     common::FormatShortSeconds(large.step.seconds), ", but needs ",
                     Gigabytes(large.step.memory_bytes), " of ", Gigabytes(request.memory_bytes));
   }

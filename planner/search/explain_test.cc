@@ -6,10 +6,12 @@
 #include "absl/strings/str_format.h"
 #include "common/units.h"
 #include "planner/performance/catalog.h"
+#include "planner/performance/performance_testing.h"
 
 namespace strata::planner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(ExplainTest, LayoutInJobWords_LeavesOutWhatSaysNothing) {
@@ -31,6 +33,34 @@ TEST(ExplainTest, LayoutInJobWords_LeavesOutWhatSaysNothing) {
   EXPECT_EQ(JobWords{}.ToText(), "all on the device");
   EXPECT_EQ((JobWords{.parallel = {}, .memory = {{"optimizer", "host"}}}).ToText(),
             "optimizer on host");
+}
+
+TEST(ExplainTest, ListOfSavedValues_IsAsAJobFileHasIt) {
+  const LayoutChoice layout{.recompute = Recompute::kListed,
+                            .saved = kNoValues.with(SavedValue::kQkv).with(SavedValue::kUp),
+                            .listed_layers = 12};
+  EXPECT_EQ(InJobWords(layout).ToText(),
+            "data 1, micro_batch 1, recompute {save: [qkv, gate_up], layers: 0-11}");
+  EXPECT_EQ(InJobWords(layout, SavedNames(model::Family::kGpt2)).parallel.back().second,
+            "{save: [qkv, up], layers: 0-11}");
+}
+
+TEST(ExplainTest, SavedValues_AreToldWithWhatTheOthersCostAndFree) {
+  SearchRequest request;
+  request.machine = RoundMachine();
+  request.shape = SmallShape();
+  LayoutChoice layout{.global_batch = 2, .recompute = Recompute::kListed};
+  layout.saved = kUsualValues.without(SavedValue::kUp);
+  EXPECT_EQ(WhySaved(request, layout), "");  // it knows modes only
+  request.machine.software.saves_by_value = true;
+  // 8,192 tokens · 32 layers · (12,288 + 8,320 + 8,192 bytes); gate, up: 57,344 bytes.
+  EXPECT_THAT(WhySaved(request, layout),
+              AllOf(HasSubstr("saved: qkv, attention, residual (7.5 GB); made again: norms "),
+                    HasSubstr(" for 4.3 GB, up 1."), HasSubstr(" s for 15.0 GB, activation ")));
+  layout.listed_layers = 8;
+  EXPECT_THAT(WhySaved(request, layout),
+              AllOf(HasSubstr("saved: qkv, attention, residual, up in 24 layers (18.8 GB)"),
+                    HasSubstr(" for 3.8 GB, activation ")));
 }
 
 TEST(ExplainTest, NamedTerms_AddUpToTheStep) {

@@ -27,7 +27,7 @@ bool IsAway(const v1::TierShares& shares) {
   return shares.host() > 0 || shares.ssd() > 0 || shares.unified() > 0;
 }
 
-std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
+std::optional<LayoutChoice> LayoutOf(const FitModel& model, const v1::JobSpec& job) {
   const v1::ParallelSpec& parallel = job.parallel();
   const v1::TrainSpec& train = job.train();
   const v1::PlaceSpec& place = job.memory().place();
@@ -62,15 +62,8 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
   if (layout.sharding != Sharding::kReplicated && group > 0 && layout.data % group == 0) {
     layout.replicas = layout.data / group;
   }
-  switch (parallel.recompute().mode()) {
-    case v1::RecomputeSpec::MODE_SELECTIVE:
-      layout.recompute = Recompute::kSelective;
-      break;
-    case v1::RecomputeSpec::MODE_FULL:
-      layout.recompute = Recompute::kFull;
-      break;
-    default:
-      layout.recompute = Recompute::kNone;
+  if (parallel.has_recompute()) {
+    SetRecompute(parallel.recompute(), SavedNames(model.spec.family), model.spec.layers, layout);
   }
   layout.precision =
       train.precision() > v1::TrainSpec::PRECISION_F32 ? Precision::kHalf : Precision::kFp32;
@@ -110,7 +103,7 @@ std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence) {
   return shape;
 }
 
-v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout) {
+v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout, const SavedNames& names) {
   using v1::OptimizerSpec;
   using v1::ParallelSpec;
   v1::JobSpec job;
@@ -134,9 +127,7 @@ v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout) {
     parallel.set_shard_group(layout.data / layout.replicas);
   }
   if (layout.recompute != Recompute::kNone) {
-    parallel.mutable_recompute()->set_mode(layout.recompute == Recompute::kFull
-                                               ? v1::RecomputeSpec::MODE_FULL
-                                               : v1::RecomputeSpec::MODE_SELECTIVE);
+    *parallel.mutable_recompute() = RecomputeOf(layout, names);
   }
   v1::TrainSpec& train = *job.mutable_train();
   train.set_sequence(shape.sequence_length);
@@ -163,7 +154,7 @@ std::optional<JobChoice> ChoiceOf(const Catalog& catalog, const FitModel& model,
                                   const v1::JobSpec& job, const std::string& device,
                                   std::optional<double> memory_bytes) {
   const auto shape = ShapeOf(model, job.train().sequence());
-  const auto layout = LayoutOf(job);
+  const auto layout = LayoutOf(model, job);
   if (!shape.has_value() || !layout.has_value()) return std::nullopt;
   const auto found = catalog.Find({.gpu = device,
                                    .precision = layout->precision,

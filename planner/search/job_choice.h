@@ -11,6 +11,7 @@
 #include "planner/performance/catalog.h"
 #include "planner/performance/machine.h"
 #include "planner/performance/shape.h"
+#include "planner/search/saved_names.h"
 
 namespace strata::planner {
 
@@ -18,8 +19,9 @@ namespace strata::planner {
 std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence);
 
 // A complete job of such a layout: AdamW on 32-bit states, everything else as files that do not say
-// have it; without the model.
-v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout);
+// have it; without the model, whose family's `names` a list of saved values has.
+v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout,
+                  const SavedNames& names = SavedNames());
 
 // What the closed form needs of a job on devices of one kind.
 struct JobChoice {

@@ -66,6 +66,9 @@ TEST(JobChoiceTest, AJobOfALayout_HasThatLayout) {
         LayoutChoice{.pipeline = 2, .chunks = 4, .data = 8, .replicas = 2, .global_batch = 16},
         LayoutChoice{.context = 2, .sharding = Sharding::kZero3, .recompute = Recompute::kFull},
         LayoutChoice{.micro_batch = 2, .global_batch = 4, .recompute = Recompute::kSelective},
+        LayoutChoice{.recompute = Recompute::kListed, .saved = kAllValues, .listed_layers = 12},
+        LayoutChoice{.recompute = Recompute::kListed,
+        .saved = kNoValues.with(SavedValue::kUp).with(SavedValue::kQkv)},
         LayoutChoice{.precision = Precision::kFp32, .offload = Offload::kOptimizer},
         LayoutChoice{.offload = Offload::kAll, .unified = true}}) {
     const auto choice = ChoiceOf(Catalog::Shipped(), model, JobOf(shape, layout), "h100");
@@ -73,8 +76,8 @@ TEST(JobChoiceTest, AJobOfALayout_HasThatLayout) {
     const LayoutChoice& back = choice->layout;
     const auto degrees = [](const LayoutChoice& l) {
       return std::tuple(l.tensor, l.pipeline, l.chunks, l.context, l.data, l.replicas, l.sharding,
-                        l.sequence_parallel, l.micro_batch, l.global_batch, l.recompute,
-                        l.precision, l.offload, l.unified);
+                        l.sequence_parallel, l.micro_batch, l.global_batch, l.recompute, l.saved,
+                        l.listed_layers, l.precision, l.offload, l.unified);
     };
     EXPECT_EQ(degrees(back), degrees(layout));
   }

@@ -33,9 +33,9 @@ absl::StatusOr<Replay> ReplayPlan(const Machine& machine, const model::ModelSpec
     return absl::UnimplementedError("no job can say recompute operators");
   }
   const CatalogCostModel costs(machine);
-  ASSIGN_OR_RETURN(
-      const PredictedJob predicted,
-      PredictJob(JobOf(shape, layout), model, {.scratch = CollectiveScratch, .costs = &costs}));
+  ASSIGN_OR_RETURN(const PredictedJob predicted,
+                   PredictJob(JobOf(shape, layout, SavedNames(model.family)), model,
+                              {.scratch = CollectiveScratch, .costs = &costs}));
   const StepTerms& terms = plan.step.terms;
   Replay replay{predicted.seconds + terms.overhead + terms.straggler, predicted.terms};
   replay.terms.emplace_back("overhead", terms.overhead);

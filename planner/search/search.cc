@@ -1,12 +1,14 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/divisors.h"
+#include "planner/performance/memory_estimate.h"
 
 namespace strata::planner {
 namespace {
@@ -18,19 +20,30 @@ std::vector<T> Chosen(const std::optional<T>& pin, std::vector<T> choices) {
   return {*pin};
 }
 
-// Saving every other product is said by lists of values to save, which some programs do not have.
-std::vector<Recompute> RecomputesOf(const Software& software) {
-  if (software.lists_saved) {
-    return {Recompute::kNone, Recompute::kSelective, Recompute::kOperators, Recompute::kFull};
+struct Recomputed {
+  Recompute recompute = Recompute::kNone;
+  SavedValues saved = {};
+};
+
+std::vector<Recomputed> RecomputesOf(const SearchRequest& request, const LayoutChoice& layout) {
+  if (request.pins.recompute.has_value()) return {{*request.pins.recompute, request.pins.saved}};
+  if (!request.machine.software.saves_by_value) {
+    return {
+        {Recompute::kNone}, {Recompute::kSelective}, {Recompute::kOperators}, {Recompute::kFull}};
   }
-  return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  std::vector<Recomputed> recomputes;
+  for (const SavedValues saved : SavedChoices(request.machine, request.shape, layout)) {
+    const Recompute mode = ModeOf(saved);
+    recomputes.push_back({mode, mode == Recompute::kListed ? saved : SavedValues{}});
+  }
+  return recomputes;
 }
 
 auto OrderOf(const RankedPlan& plan) {
   const LayoutChoice& l = plan.layout;
   return std::make_tuple(plan.step.seconds, plan.step.memory_bytes, l.tensor, l.pipeline, l.context,
-                         l.chunks, l.micro_batch, l.sharding, l.replicas, l.recompute, l.offload,
-                         l.unified, l.expert);
+                         l.chunks, l.micro_batch, l.sharding, l.replicas, l.recompute, l.saved,
+                         l.listed_layers, l.offload, l.unified, l.expert);
 }
 
 class Searcher {
@@ -126,19 +139,45 @@ class Searcher {
     for (const int64_t micro : Chosen(request_.pins.micro_batch, common::DivisorsOf(share))) {
       if (share % micro != 0 || (micro > kMostMicroBatch && !request_.pins.micro_batch)) continue;
       layout.micro_batch = micro;
-      for (const Recompute recompute :
-           Chosen(request_.pins.recompute, RecomputesOf(request_.machine.software))) {
-        layout.recompute = recompute;
-        const LayerCost& cost = CostOf(layout);
-        // All that is left to choose only adds to this.
-        const double least = LeastSeconds(layout, cost);
-        for (const int64_t chunks : Chosen(request_.pins.chunks, ChunksOf(layout))) {
-          layout.chunks = chunks;
-          if (IsChunked(layout)) VisitStorage(layout, cost, least);
-        }
-        layout.chunks = 1;
+      layout.chunks = 1;
+      const std::vector<Variant> variants = VariantsOf(layout);
+      for (const int64_t chunks : Chosen(request_.pins.chunks, ChunksOf(layout))) {
+        layout.chunks = chunks;
+        if (IsChunked(layout)) VisitStorage(layout, variants);
       }
     }
+  }
+
+  // One of what blocks may make again, and what that costs.
+  struct Variant {
+    Recomputed recomputed;
+    const LayerCost* cost = nullptr;
+    const LayerCost* others = nullptr;  // of layers that a list is not for; null: it is for all
+    double least = 0;                   // seconds: all that is left to choose only adds to this
+  };
+  std::vector<Variant> VariantsOf(LayoutChoice layout) {
+    std::vector<Variant> variants;
+    const bool mixes = request_.machine.software.saves_by_value && layout.pipeline == 1 &&
+                       !request_.pins.recompute.has_value();
+    layout.recompute = Recompute::kNone;
+    const LayerCost* const others = mixes ? &CostOf(layout) : nullptr;
+    for (const Recomputed& recomputed : RecomputesOf(request_, layout)) {
+      layout.recompute = recomputed.recompute;
+      layout.saved = recomputed.saved;
+      Variant variant{recomputed, &CostOf(layout)};
+      variant.least = LeastSeconds(layout, *variant.cost);
+      if (mixes && recomputed.recompute != Recompute::kNone) {
+        variant.others = others;
+        variant.least = std::min(variant.least, LeastSeconds(layout, *others));
+      }
+      variants.push_back(variant);
+    }
+    if (request_.machine.software.saves_by_value) {
+      std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
+        return a.cost->backward.total() < b.cost->backward.total();
+      });
+    }
+    return variants;
   }
 
   std::vector<int64_t> ChunksOf(const LayoutChoice& layout) const {
@@ -156,19 +195,90 @@ class Searcher {
             CutsEvenly(layout.pipeline * layout.chunks));
   }
 
-  void VisitStorage(LayoutChoice layout, const LayerCost& cost, double least) {
+  bool IsTooSlow(const Variant& variant) const {
+    return variant.least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most);
+  }
+
+  void VisitStorage(LayoutChoice layout, const std::vector<Variant>& variants) {
     const std::vector<Shared> shared = SharedBy(layout);
-    result_.legal += static_cast<int64_t>(shared.size() * homes_.size());
-    if (least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most)) return;
+    result_.legal += static_cast<int64_t>(shared.size() * homes_.size() * variants.size());
+    if (std::all_of(variants.begin(), variants.end(),
+                    [&](const Variant& variant) { return IsTooSlow(variant); })) {
+      return;
+    }
     for (const Shared& each : shared) {
       layout.sharding = each.sharding;
       layout.replicas = each.replicas;
       for (const Home& home : homes_) {
         layout.offload = home.offload;
         layout.unified = home.unified;
-        Consider({layout, PredictStep(request_.machine, shape_, layout, cost)});
+        VisitRecomputes(layout, variants);
       }
     }
+  }
+
+  void VisitRecomputes(LayoutChoice layout, const std::vector<Variant>& variants) {
+    if (request_.machine.software.saves_by_value) return VisitSaved(layout, variants);
+    for (const Variant& variant : variants) {
+      if (IsTooSlow(variant)) continue;
+      layout.recompute = variant.recomputed.recompute;
+      const RankedPlan plan{layout, PredictStep(request_.machine, shape_, layout, *variant.cost)};
+      if (Fits(plan)) Keep(plan);
+    }
+  }
+
+  // Keeps the fastest that fits. A backward that takes longer takes the step longer, too, once
+  // nothing of what moves to the host hides behind it any more, or is less.
+  void VisitSaved(LayoutChoice layout, const std::vector<Variant>& variants) {
+    std::optional<RankedPlan> best;
+    const auto take = [&](const RankedPlan& plan) {
+      if (Fits(plan) && (!best.has_value() || Faster(plan, *best))) best = plan;
+    };
+    double moving = 0;  // seconds of the variant before
+    for (const Variant& variant : variants) {
+      if (IsTooSlow(variant)) continue;
+      layout.recompute = variant.recomputed.recompute;
+      layout.saved = variant.recomputed.saved;
+      const RankedPlan whole{layout, PredictStep(request_.machine, shape_, layout, *variant.cost)};
+      take(whole);
+      if (const auto mixed = MixedWith(whole, variant)) take(*mixed);
+      const double before = std::exchange(moving, whole.step.terms.offload);
+      if (moving == before && ShareOf(whole) <= 1) break;
+    }
+    if (best.has_value()) Keep(*best);
+  }
+
+  // What fits best where some layers save as with recompute none: what saves less than that in as
+  // few layers as need it, what saves more in as many as can. Bytes are linear in their number. Not
+  // in a pipeline, whose first stage has most micro-batches of its layers: there the slowest stage
+  // decides, and no range of layers is the same part of each.
+  std::optional<RankedPlan> MixedWith(const RankedPlan& whole, const Variant& variant) const {
+    const Offload offload = whole.layout.offload;
+    if (variant.others == nullptr || offload == Offload::kActivations || offload == Offload::kAll) {
+      return std::nullopt;
+    }
+    LayoutChoice layout = whole.layout;
+    layout.recompute = Recompute::kNone;
+    const Machine& machine = request_.machine;
+    const double more = ActivationBytes(machine.software, shape_, layout) -
+                        ActivationBytes(machine.software, shape_, whole.layout);
+    const bool fits = whole.step.memory_bytes <= request_.memory_bytes;
+    if (fits != (more > 0)) return std::nullopt;
+    layout.recompute = Recompute::kListed;
+    layout.saved = SavedBy(whole.layout.recompute, whole.layout.saved);
+    layout.listed_layers = shape_.layers - 1;
+    if (layout.listed_layers == 0) return std::nullopt;
+    // Layers beside that one which save as usual: at most so many where that is more, else at
+    // least. A byte is for rounding.
+    const double room = request_.memory_bytes - 1 -
+                        MemoryEstimate(machine, shape_, layout, ParametersOf(shape_, layout));
+    const double others = more > 0 ? std::floor(room / more) : std::ceil(room / more);
+    if (more > 0 && others < 0) return std::nullopt;
+    layout.listed_layers -=
+        static_cast<int64_t>(std::clamp(others, 0.0, static_cast<double>(layout.listed_layers)));
+    if (layout.listed_layers == 0) return std::nullopt;
+    const LayerCost cost = MeanCost(shape_, layout, *variant.cost, *variant.others);
+    return RankedPlan{layout, PredictStep(request_.machine, shape_, layout, cost)};
   }
 
   // Where states and activations live.
@@ -234,21 +344,24 @@ class Searcher {
                     host > 0 ? plan.step.host_bytes / host : 0);
   }
 
-  void Consider(RankedPlan plan) {
-    std::vector<RankedPlan>& plans = result_.plans;
-    if (ShareOf(plan) > 1) {
-      const bool of_device = plan.step.memory_bytes > request_.memory_bytes;
-      if (of_device &&
-          (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large))) {
-        result_.fastest_too_large = plan;
-      }
-      if (plans.empty() &&
-          (!result_.smallest.has_value() || ShareOf(plan) < ShareOf(*result_.smallest))) {
-        result_.smallest = plan;
-      }
-      return;
+  // What does not is noted.
+  bool Fits(const RankedPlan& plan) {
+    if (ShareOf(plan) <= 1) return true;
+    const bool of_device = plan.step.memory_bytes > request_.memory_bytes;
+    if (of_device &&
+        (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large))) {
+      result_.fastest_too_large = plan;
     }
-    // A heap whose front is the slowest of those that are kept.
+    if (result_.plans.empty() &&
+        (!result_.smallest.has_value() || ShareOf(plan) < ShareOf(*result_.smallest))) {
+      result_.smallest = plan;
+    }
+    return false;
+  }
+
+  // A heap whose front is the slowest of those that are kept.
+  void Keep(const RankedPlan& plan) {
+    std::vector<RankedPlan>& plans = result_.plans;
     if (plans.size() == static_cast<size_t>(request_.most)) {
       if (!Faster(plan, plans.front())) return;
       std::pop_heap(plans.begin(), plans.end(), Faster);
@@ -306,6 +419,19 @@ class Searcher {
 };
 
 }  // namespace
+
+std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShape& shape,
+                                      const LayoutChoice& layout) {
+  const ByValue<PassCost> replays = ReplayCosts(machine, shape, KeyOf(layout));
+  ByValue<double> seconds;
+  std::transform(replays.begin(), replays.end(), seconds.begin(),
+                 [](const PassCost& replay) { return replay.total(); });
+  std::vector<SavedValues> choices = LadderOf(ValueBytes(shape, layout), seconds);
+  for (const SavedValues mode : {kUsualValues, kValuesWithoutAttention}) {
+    if (std::find(choices.begin(), choices.end(), mode) == choices.end()) choices.push_back(mode);
+  }
+  return choices;
+}
 
 absl::StatusOr<SearchResult> Search(const SearchRequest& request) {
   return Searcher(request).Run();

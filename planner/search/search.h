@@ -19,7 +19,8 @@ struct Pins {
   std::optional<int64_t> tensor, pipeline, chunks, context, expert, data, micro_batch;
   std::optional<int64_t> shard_group;  // data ranks that share; the others are replicas
   std::optional<Sharding> sharding;
-  std::optional<Recompute> recompute;
+  std::optional<Recompute> recompute;  // kListed: with `saved`, in all layers
+  SavedValues saved = {};
   std::optional<Offload> offload;
   bool unified = false;  // with `offload`: of its states
 };
@@ -45,8 +46,9 @@ struct RankedPlan {
 };
 
 struct SearchResult {
-  // Fastest first; of equal ones that with less memory, then the smaller degrees. The same request
-  // has the same answer.
+  // Fastest first; of equal ones that with less memory, then the smaller degrees. Where what blocks
+  // save is chosen by value, of plans that differ in nothing else the fastest that fits. The same
+  // request has the same answer.
   std::vector<RankedPlan> plans;
   int64_t legal = 0;  // layouts that are possible, whether they fit or not
   // Faster than plans.front(), but too large for a device: the fastest.
@@ -54,6 +56,11 @@ struct SearchResult {
   // Where nothing fits: what needs least of the memory that is scarcest for it.
   std::optional<RankedPlan> smallest;
 };
+
+// What blocks may save where that is chosen by value: everything, less and less by seconds per byte
+// (LadderOf), nothing, and what the modes save.
+std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShape& shape,
+                                      const LayoutChoice& layout);
 
 // InvalidArgument: no layout is legal, and why.
 absl::StatusOr<SearchResult> Search(const SearchRequest& request);
