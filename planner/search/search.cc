@@ -227,8 +227,9 @@ class Searcher {
     }
   }
 
-  // Keeps the fastest that fits. A backward that takes longer takes the step longer, too, once
-  // nothing of what moves to the host hides behind it any more, or is less.
+  // Keeps the fastest that fits. Variants come by the time that their backwards take. A longer one
+  // makes the step longer, unless it hides more of what moves to the host, or less moves: once what
+  // is waited for there is what it was with the variant before, that is over.
   void VisitSaved(LayoutChoice layout, const std::vector<Variant>& variants) {
     std::optional<RankedPlan> best;
     const auto take = [&](const RankedPlan& plan) {
