@@ -80,14 +80,6 @@ Lengths LengthsOf(const TrainingShape& shape, const LayoutChoice& layout) {
   return x;
 }
 
-double BytesOf(const ByValue<double>& bytes, SavedValues values) {
-  double sum = 0;
-  for (int v = 0; v < kSavedValues; ++v) {
-    if (values.has(static_cast<SavedValue>(v))) sum += bytes[v];
-  }
-  return sum;
-}
-
 // What one layer's backward makes again is there at once.
 double ReplayedBytes(const Software& software, const TrainingShape& shape,
                      const LayoutChoice& layout) {
@@ -96,10 +88,10 @@ double ReplayedBytes(const Software& software, const TrainingShape& shape,
   whole.recompute = Recompute::kNone;
   if (software.saves_by_value && recompute != Recompute::kOperators) {
     const ByValue<double> values = ValueBytes(shape, layout);
-    const double listed = BytesOf(values, SavedBy(recompute, layout.saved));
+    const double listed = SumOf(values, SavedBy(recompute, layout.saved));
     const double least =
-        layout.listed_layers == 0 ? listed : std::min(listed, BytesOf(values, kUsualValues));
-    return BytesOf(values, kAllValues) - least;
+        layout.listed_layers == 0 ? listed : std::min(listed, SumOf(values, kUsualValues));
+    return SumOf(values, kAllValues) - least;
   }
   const bool all = recompute == Recompute::kFull || recompute == Recompute::kOperators;
   return all ? ActivationBytes(software, shape, whole) : 0;
@@ -136,10 +128,10 @@ double ActivationBytes(const Software& software, const TrainingShape& shape,
   const ByValue<double> values = ValueBytes(shape, layout);
   if (software.saves_by_value) {
     const double share = layout.listed_share(shape.layers);
-    return input + share * BytesOf(values, SavedBy(layout.recompute, layout.saved)) +
-           (1 - share) * BytesOf(values, kUsualValues);
+    return input + share * SumOf(values, SavedBy(layout.recompute, layout.saved)) +
+           (1 - share) * SumOf(values, kUsualValues);
   }
-  return layout.recompute == Recompute::kFull ? input : input + BytesOf(values, kAllValues);
+  return layout.recompute == Recompute::kFull ? input : input + SumOf(values, kAllValues);
 }
 
 double MemoryEstimate(const Machine& machine, const TrainingShape& shape,

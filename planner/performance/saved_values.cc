@@ -1,7 +1,7 @@
 #include "planner/performance/saved_values.h"
 
 #include <algorithm>
-#include <numeric>
+#include <tuple>
 
 namespace strata::planner {
 
@@ -11,15 +11,25 @@ const char* NameOf(SavedValue value) {
   return kNames[static_cast<size_t>(value)];
 }
 
+double SumOf(const ByValue<double>& of, SavedValues values) {
+  double sum = 0;
+  for (int v = 0; v < kSavedValues; ++v) {
+    if (values.has(static_cast<SavedValue>(v))) sum += of[v];
+  }
+  return sum;
+}
+
 std::vector<SavedValues> LadderOf(const ByValue<double>& bytes, const ByValue<double>& seconds) {
-  ByValue<size_t> order;
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return seconds[a] * bytes[b] < seconds[b] * bytes[a];
+  std::vector<SavedValues> sets;
+  for (int bits = 0; bits <= kAllValues.bits; ++bits) sets.push_back({static_cast<uint8_t>(bits)});
+  // What is saved need not be made again; of equal time the fewest bytes first.
+  std::sort(sets.begin(), sets.end(), [&](SavedValues a, SavedValues b) {
+    return std::tuple(-SumOf(seconds, a), SumOf(bytes, a), a) <
+           std::tuple(-SumOf(seconds, b), SumOf(bytes, b), b);
   });
-  std::vector<SavedValues> ladder = {kAllValues};
-  for (const size_t dropped : order) {
-    ladder.push_back(ladder.back().without(static_cast<SavedValue>(dropped)));
+  std::vector<SavedValues> ladder;
+  for (const SavedValues set : sets) {
+    if (ladder.empty() || SumOf(bytes, set) < SumOf(bytes, ladder.back())) ladder.push_back(set);
   }
   return ladder;
 }

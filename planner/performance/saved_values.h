@@ -42,10 +42,12 @@ inline constexpr SavedValues kValuesWithoutAttention = kUsualValues.without(Save
 template <typename T>
 using ByValue = std::array<T, kSavedValues>;
 
-// From all values to none, one fewer each: the cheapest to make again per byte is dropped first.
-// The backward reads every one of them, so that dropping one costs the making of it alone, once,
-// whatever else was dropped: seconds and bytes add up, and no set has fewer seconds at the bytes of
-// one of these (the greedy order of fractional knapsacks: Dantzig, Operations Research 5, 1957).
+double SumOf(const ByValue<double>& of, SavedValues values);
+
+// From all values to none: the sets of which no other takes as little time with as few bytes,
+// `seconds` being of making a value again. The backward reads every value, so that dropping one
+// costs the making of it alone, once, whatever else was dropped: both add up. What is cheapest per
+// byte is dropped first; between such sets are those that fill the gaps.
 std::vector<SavedValues> LadderOf(const ByValue<double>& bytes, const ByValue<double>& seconds);
 
 }  // namespace strata::planner

@@ -229,24 +229,40 @@ class Searcher {
 
   // Keeps the fastest that fits. Variants come by the time that their backwards take. A longer one
   // makes the step longer, unless it hides more of what moves to the host, or less moves: once what
-  // is waited for there is what it was with the variant before, that is over.
+  // is waited for there is what it was with the variant before, that is over. Some layers of a
+  // longer one may do better than all of a shorter one.
   void VisitSaved(LayoutChoice layout, const std::vector<Variant>& variants) {
+    const StageLayers layers = LayersOf(shape_, layout);
+    const double passes =
+        std::min(layers.middle, layers.last) * static_cast<double>(layout.micro_batches());
     std::optional<RankedPlan> best;
     const auto take = [&](const RankedPlan& plan) {
       if (Fits(plan) && (!best.has_value() || Faster(plan, *best))) best = plan;
     };
     double moving = 0;  // seconds of the variant before
+    double least = 0;   // of a step with no backward longer, and all that may hide hidden
     for (const Variant& variant : variants) {
       if (IsTooSlow(variant)) continue;
+      const bool mixes = variant.others != nullptr && !ActivationsAway(layout);
+      const double longer =
+          passes * (variant.cost->backward.total() - variants[0].cost->backward.total());
+      if (!mixes && best.has_value() && least + longer > best->step.seconds) break;
       layout.recompute = variant.recomputed.recompute;
       layout.saved = variant.recomputed.saved;
       const RankedPlan whole{layout, PredictStep(request_.machine, shape_, layout, *variant.cost)};
       take(whole);
-      if (const auto mixed = MixedWith(whole, variant)) take(*mixed);
-      const double before = std::exchange(moving, whole.step.terms.offload);
-      if (moving == before && ShareOf(whole) <= 1) break;
+      if (const auto mixed = mixes ? MixedWith(whole, variant) : std::nullopt) take(*mixed);
+      const StepTerms& terms = whole.step.terms;
+      least = std::max(least,
+                       whole.step.seconds - terms.offload - terms.data - terms.straggler - longer);
+      const double before = std::exchange(moving, terms.offload);
+      if (!mixes && moving == before && ShareOf(whole) <= 1) break;
     }
     if (best.has_value()) Keep(*best);
+  }
+
+  static bool ActivationsAway(const LayoutChoice& layout) {
+    return layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
   }
 
   // What fits best where some layers save as with recompute none: what saves less than that in as
@@ -254,10 +270,6 @@ class Searcher {
   // in a pipeline, whose first stage has most micro-batches of its layers: there the slowest stage
   // decides, and no range of layers is the same part of each.
   std::optional<RankedPlan> MixedWith(const RankedPlan& whole, const Variant& variant) const {
-    const Offload offload = whole.layout.offload;
-    if (variant.others == nullptr || offload == Offload::kActivations || offload == Offload::kAll) {
-      return std::nullopt;
-    }
     LayoutChoice layout = whole.layout;
     layout.recompute = Recompute::kNone;
     const Machine& machine = request_.machine;

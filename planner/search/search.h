@@ -57,7 +57,7 @@ struct SearchResult {
   std::optional<RankedPlan> smallest;
 };
 
-// What blocks may save where that is chosen by value: everything, less and less by seconds per byte
+// What blocks may save where that is chosen by value: everything, less and less at the least time
 // (LadderOf), nothing, and what the modes save.
 std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShape& shape,
                                       const LayoutChoice& layout);
