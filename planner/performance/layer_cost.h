@@ -22,7 +22,7 @@ struct LayerKey {
   Recompute recompute = Recompute::kNone;
   SavedValues saved = {};  // with kListed
 
-  friend auto operator<=>(const LayerKey&, const LayerKey&) = default;
+  auto operator<=>(const LayerKey&) const = default;  // NOLINT(modernize-use-nullptr): of clang 14
 };
 
 LayerKey KeyOf(const LayoutChoice& layout);

@@ -28,7 +28,7 @@ struct SavedValues {
   constexpr SavedValues without(SavedValue value) const {
     return {static_cast<uint8_t>(bits & ~(1 << static_cast<int>(value)))};
   }
-  friend auto operator<=>(const SavedValues&, const SavedValues&) = default;
+  auto operator<=>(const SavedValues&) const = default;  // NOLINT(modernize-use-nullptr): clang 14
 };
 
 inline constexpr SavedValues kNoValues = {};

@@ -161,7 +161,11 @@ class Searcher {
                        !request_.pins.recompute.has_value();
     layout.recompute = Recompute::kNone;
     const LayerCost* const others = mixes ? &CostOf(layout) : nullptr;
-    for (const Recomputed& recomputed : RecomputesOf(request_, layout)) {
+    auto found = recomputes_.find(KeyOf(layout));
+    if (found == recomputes_.end()) {
+      found = recomputes_.emplace(KeyOf(layout), RecomputesOf(request_, layout)).first;
+    }
+    for (const Recomputed& recomputed : found->second) {
       layout.recompute = recomputed.recompute;
       layout.saved = recomputed.saved;
       Variant variant{recomputed, &CostOf(layout)};
@@ -171,11 +175,6 @@ class Searcher {
         variant.least = std::min(variant.least, LeastSeconds(layout, *others));
       }
       variants.push_back(variant);
-    }
-    if (request_.machine.software.saves_by_value) {
-      std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
-        return a.cost->backward.total() < b.cost->backward.total();
-      });
     }
     return variants;
   }
@@ -239,13 +238,17 @@ class Searcher {
     const auto take = [&](const RankedPlan& plan) {
       if (Fits(plan) && (!best.has_value() || Faster(plan, *best))) best = plan;
     };
+    const size_t first = FirstThatFits(layout, variants);
     double moving = 0;  // seconds of the variant before
     double least = 0;   // of a step with no backward longer, and all that may hide hidden
-    for (const Variant& variant : variants) {
+    for (size_t v = 0; v < variants.size(); ++v) {
+      const Variant& variant = variants[v];
       if (IsTooSlow(variant)) continue;
       const bool mixes = variant.others != nullptr && !ActivationsAway(layout);
       const double longer =
           passes * (variant.cost->backward.total() - variants[0].cost->backward.total());
+      // Of those that do not fit the fastest is told, and the smallest.
+      if (!mixes && v > 0 && v < first && v + 1 < variants.size()) continue;
       if (!mixes && best.has_value() && least + longer > best->step.seconds) break;
       layout.recompute = variant.recomputed.recompute;
       layout.saved = variant.recomputed.saved;
@@ -259,6 +262,18 @@ class Searcher {
       if (!mixes && moving == before && ShareOf(whole) <= 1) break;
     }
     if (best.has_value()) Keep(*best);
+  }
+
+  // Longer backwards need less memory, of the device and of the host.
+  size_t FirstThatFits(LayoutChoice layout, const std::vector<Variant>& variants) const {
+    const StageParameters parameters = ParametersOf(shape_, layout);
+    const auto is_too_large = [&](const Variant& variant) {
+      layout.recompute = variant.recomputed.recompute;
+      layout.saved = variant.recomputed.saved;
+      return ShareOf(MemoryEstimate(request_.machine, shape_, layout, parameters),
+                     HostEstimate(request_.machine, shape_, layout, parameters)) > 1;
+    };
+    return std::partition_point(variants.begin(), variants.end(), is_too_large) - variants.begin();
   }
 
   static bool ActivationsAway(const LayoutChoice& layout) {
@@ -351,10 +366,12 @@ class Searcher {
   }
 
   // Of the memory that is scarcest for it, the device's or the host's: above 1 it does not fit.
-  double ShareOf(const RankedPlan& plan) const {
+  double ShareOf(double device_bytes, double host_bytes) const {
     const double host = request_.machine.network.host_memory_bytes;
-    return std::max(plan.step.memory_bytes / request_.memory_bytes,
-                    host > 0 ? plan.step.host_bytes / host : 0);
+    return std::max(device_bytes / request_.memory_bytes, host > 0 ? host_bytes / host : 0);
+  }
+  double ShareOf(const RankedPlan& plan) const {
+    return ShareOf(plan.step.memory_bytes, plan.step.host_bytes);
   }
 
   // What does not is noted.
@@ -428,6 +445,7 @@ class Searcher {
   const TrainingShape& shape_;
   const std::vector<Home> homes_ = HomesOf(request_);
   std::map<LayerKey, LayerCost> costs_;
+  std::map<LayerKey, std::vector<Recomputed>> recomputes_;  // by the key with recompute none
   SearchResult result_;
 };
 
@@ -439,11 +457,7 @@ std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShap
   ByValue<double> seconds;
   std::transform(replays.begin(), replays.end(), seconds.begin(),
                  [](const PassCost& replay) { return replay.total(); });
-  std::vector<SavedValues> choices = LadderOf(ValueBytes(shape, layout), seconds);
-  for (const SavedValues mode : {kUsualValues, kValuesWithoutAttention}) {
-    if (std::find(choices.begin(), choices.end(), mode) == choices.end()) choices.push_back(mode);
-  }
-  return choices;
+  return LadderOf(ValueBytes(shape, layout), seconds);
 }
 
 absl::StatusOr<SearchResult> Search(const SearchRequest& request) {

@@ -57,8 +57,8 @@ struct SearchResult {
   std::optional<RankedPlan> smallest;
 };
 
-// What blocks may save where that is chosen by value: everything, less and less at the least time
-// (LadderOf), nothing, and what the modes save.
+// What blocks may save where that is chosen by value (LadderOf): what is not there, any mode too,
+// takes as long as something there that needs less, or longer.
 std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShape& shape,
                                       const LayoutChoice& layout);
 
