@@ -154,6 +154,11 @@ absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitMode
                      "auto says nothing to count — name the tiers, such as "
                      "{device: 8GiB}, or leave it out");
   }
+  if (draft.memory().place().automatic()) {
+    return FlagError("--memory",
+                     "place: auto says nothing to count — name the tiers, such as "
+                     "{optimizer: host}, or leave it out");
+  }
   if (!first.empty() && draft.parallel().data() < 1) return AboutFlags(first);
   const int64_t data = std::max<int64_t>(1, draft.parallel().data());
   const int64_t passes = std::max<int64_t>(1, draft.parallel().pipeline());
@@ -230,6 +235,8 @@ absl::Status CheckDecided(const LoadedJob& loaded) {
   };
   refuse(job.parallel().automatic(), "parallel", "give the degrees, such as {data: 2}");
   refuse(job.memory().automatic(), "memory", "name the tiers, such as {device: 8GiB}");
+  refuse(job.memory().place().automatic(), "memory.place",
+         "name the tiers, such as {optimizer: host}");
   refuse(job.train().micro_batch() == 0, "train.micro_batch",
          "give a number, or ask for the largest: micro_batch: 1 and --max micro-batch");
   const auto sizes = model::FromProto(job.model());

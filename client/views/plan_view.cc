@@ -339,6 +339,9 @@ Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top) {
                      {"terms", terms},
                      {"why", WhyOf(layouts, i)},
                      {"set", layout.settings}});
+    if (!layout.words.memory.empty()) {
+      plans.back()["memory"]["place"] = ObjectOf(layout.words.memory);
+    }
     if (!layout.correction.has_value()) continue;
     plans.back()["correction"] = {{"ratio", layout.correction->ratio},
                                   {"steps", layout.correction->steps},

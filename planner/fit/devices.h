@@ -19,6 +19,9 @@ struct FitDevice {
   bool library_attention = false;
 };
 
+// Cards of a node, where nobody tells how many: those share its host memory and disks.
+inline constexpr int kDevicesPerNode = 8;
+
 // What a process takes of a device beside Strata's arena.
 struct OverheadItem {
   std::string what;

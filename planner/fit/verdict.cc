@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "planner/fit/devices.h"
 #include "planner/job/job_plan.h"
 
 namespace strata::planner {
@@ -14,7 +15,6 @@ namespace {
 using program::Tier;
 
 constexpr int64_t kSsdBlock = 4096;  // bytes
-constexpr int kDevicesPerNode = 8;   // of cards; of CPU ranks all are on one machine
 
 // At most what a number holds, which no machine has.
 int64_t Times(int64_t bytes, int64_t count) {

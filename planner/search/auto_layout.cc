@@ -13,7 +13,9 @@
 #include "common/units.h"
 #include "model/model_spec_proto.h"
 #include "planner/fit/collective_scratch.h"
+#include "planner/fit/devices.h"
 #include "planner/fit/memory_of_job.h"
+#include "planner/search/homes.h"
 #include "planner/search/predicted_job.h"
 
 namespace strata::planner {
@@ -25,6 +27,7 @@ struct Layout {
   const char* shard = "none";
   int64_t micro_batch = 0;  // 0: as the file has it
   bool recompute = false;
+  Homes homes = {};
 };
 
 // How many times what there is it needs; 0: nothing is known.
@@ -57,20 +60,15 @@ class Ranking {
     Sort();
     // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
     // best few are looked at.
-    if (micro_open_) {
-      const size_t few = std::min<size_t>(kFew, tried_.size());
-      const std::vector<Tried> best(tried_.begin(), tried_.begin() + few);
-      for (const Tried& each : best) VaryMicroBatch(each.layout);
-      Sort();
-    }
-    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_ && !KeepsRecompute()) {
+    if (micro_open_) VaryMicroBatchOfBest();
+    if (!tried_.empty() && !tried_.front().candidate.fits) {
       const std::vector<Tried> all = tried_;
-      known_ += static_cast<int64_t>(all.size());
-      for (Tried each : all) {
-        each.layout.recompute = true;
-        Try(each.layout);
+      if (MayRecompute()) {
+        known_ += static_cast<int64_t>(all.size());
+        for (const Tried& each : all) Recomputing(each.layout);
+        Sort();
       }
-      Sort();
+      Move(all);
     }
     if (given_up_) {
       return absl::DeadlineExceededError(
@@ -88,7 +86,7 @@ class Ranking {
     Layout layout;
     Candidate candidate;
   };
-  static constexpr size_t kFew = 4;
+  static constexpr size_t kFew = 4, kMostMoved = 16;
   static constexpr int64_t kMostMicroBatch = 32;
 
   std::vector<Layout> Layouts() const {
@@ -115,9 +113,46 @@ class Ranking {
     return layouts;
   }
 
-  bool KeepsRecompute() const {
-    return std::any_of(request_.kept.begin(), request_.kept.end(),
-                       [](const KeptKey& kept) { return kept.key == "recompute"; });
+  bool MayRecompute() const {
+    return parallel_open_ &&
+           std::none_of(request_.kept.begin(), request_.kept.end(),
+                        [](const KeptKey& kept) { return kept.key == "recompute"; });
+  }
+
+  void Recomputing(Layout layout) {
+    layout.recompute = true;
+    Try(layout);
+  }
+
+  // Bytes to where the job lets them go, step by step until something fits: of those layouts that
+  // need least of the device, each with recompute too where activations stay.
+  void Move(std::vector<Tried> layouts) {
+    std::stable_sort(layouts.begin(), layouts.end(), [](const Tried& a, const Tried& b) {
+      return a.candidate.rank_arena < b.candidate.rank_arena;
+    });
+    layouts.resize(std::min(kMostMoved, layouts.size()));
+    for (const std::vector<Homes>& step : StepsOfHomes(job_)) {
+      for (const Homes& homes : step) {
+        const bool recomputes = MayRecompute() && !homes.Moves("activations");
+        known_ += static_cast<int64_t>(layouts.size()) * (recomputes ? 2 : 1);
+        for (Tried each : layouts) {
+          each.layout.homes = homes;
+          Try(each.layout);
+          if (recomputes) Recomputing(each.layout);
+        }
+      }
+      Sort();
+      if (tried_.front().candidate.fits) break;
+    }
+    // What is moved once a step costs larger micro-batches less.
+    if (micro_open_ && tried_.front().candidate.fits) VaryMicroBatchOfBest();
+  }
+
+  void VaryMicroBatchOfBest() {
+    const size_t few = std::min<size_t>(kFew, tried_.size());
+    const std::vector<Tried> best(tried_.begin(), tried_.begin() + few);
+    for (const Tried& each : best) VaryMicroBatch(each.layout);
+    Sort();
   }
 
   void VaryMicroBatch(Layout layout) {
@@ -158,6 +193,12 @@ class Ranking {
     if (layout.micro_batch > 0) {
       candidate.settings.push_back(absl::StrCat("train.micro_batch=", layout.micro_batch));
     }
+    if (!LeavesPlacesOpen(job_.memory())) return candidate;
+    for (std::string& setting : SettingsOf(layout.homes, job_.memory())) {
+      candidate.settings.push_back(std::move(setting));
+    }
+    candidate.words.memory = layout.homes.elsewhere;
+    candidate.words.resident = layout.homes.resident;
     return candidate;
   }
 
@@ -189,7 +230,7 @@ class Ranking {
                                             absl::StrCat(job->train().micro_batch()));
     }
     for (const Tried& each : tried_) {
-      if (each.candidate.words.parallel == candidate.words.parallel) return;
+      if (each.candidate.words == candidate.words) return;
     }
     const absl::Status status = Predict(*job, candidate);
     if (!status.ok()) return Refuse(candidate, status);
@@ -206,18 +247,21 @@ class Ranking {
                                  .scratch = CollectiveScratch,
                                  .costs = request_.costs}));
     const program::Mesh& mesh = predicted.mesh;
-    int64_t of_machine = 0;
+    int64_t of_machine = 0, on_disks = 0;
     for (const program::StagePrograms& stage : predicted.stages) {
       const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
       const auto held = [&](program::Tier tier) { return stage.set.arena(tier); };
       const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
       candidate.bytes += ranks * (device + host);
       of_machine += ranks * (OnAccelerator(job) ? host : device + host);
+      on_disks = std::max(on_disks, held(program::Tier::kSsd));
+      candidate.rank_arena = std::max(candidate.rank_arena, device);
       FillRank(job, model, mesh.sizes, device, host, candidate);
       const v1::MemorySpec& limits = job.memory();
       candidate.fits &= (!limits.has_device() || device <= limits.device()) &&
                         (!limits.has_host() || host <= limits.host());
     }
+    candidate.fits &= on_disks <= DisksOfRank(job);
     candidate.fits &= request_.memory_bytes == 0 || of_machine <= request_.memory_bytes;
     candidate.has_room = ShareOf(candidate, request_.room) <= 1;
     candidate.fits &= candidate.has_room;
@@ -225,6 +269,15 @@ class Ranking {
     candidate.terms = predicted.terms;
     Correct(job, candidate);
     return absl::OkStatus();
+  }
+
+  // What the job's directories have for each rank: they are shared by those of a node.
+  static int64_t DisksOfRank(const v1::JobSpec& job) {
+    const int64_t ranks = std::max<int64_t>(1, job.resources().ranks());
+    const int64_t on_node = OnAccelerator(job) ? std::min<int64_t>(ranks, kDevicesPerNode) : ranks;
+    int64_t bytes = 0;
+    for (const v1::SsdPath& path : job.memory().ssd()) bytes += path.size() / on_node;
+    return bytes;
   }
 
   // Of a rank of one stage, as far as it is the fullest.
@@ -275,7 +328,7 @@ class Ranking {
 }  // namespace
 
 bool LeavesToDecide(const v1::JobSpec& job) {
-  return job.parallel().automatic() || job.memory().automatic() ||
+  return job.parallel().automatic() || LeavesPlacesOpen(job.memory()) ||
          (job.train().has_micro_batch() && job.train().micro_batch() == 0);
 }
 
