@@ -64,6 +64,12 @@ class AutoLayoutTest : public ::testing::Test {
   program::RateCostModel costs_{{}};
 };
 
+constexpr char kTiers[] = "memory: {device: 8GiB}\n";
+
+// 134 M parameters: buffers of collectives and ranges of updates are little beside their state.
+constexpr char kLarger[] =
+    "model: {family: llama, layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocab: 1024}\n";
+
 constexpr char kTwoRanks[] =
     "train: {sequence: 32, global_batch: 8}\nparallel: auto\nresources: {ranks: 2}\n";
 
@@ -148,9 +154,26 @@ TEST_F(AutoLayoutTest, OfAccelerators_ADeviceHasWhatTheRuntimeTakesBesideItsAren
               HasSubstr("of a device, and those of n have"));
 }
 
+TEST_F(AutoLayoutTest, OfManyRanksOnAKnownKind_OnlyTheFastestByTheClosedFormAreComposed) {
+  model_ = kLarger;
+  const planner::RankRoom card{.device = int64_t{80} << 30, .device_node = "n", .kind = "h100"};
+  int64_t known = 0;
+  AutoRequest request{.room = card, .device = "h100"};
+  request.on_progress = [&](int64_t, int64_t of) { known = std::max(known, of); };
+  const auto ranked = Rank(
+      "train: {sequence: 4096, global_batch: 64, micro_batch: 1}\nparallel: auto\n"
+      "resources: {ranks: 64, device: h100}\n",
+      request);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_GT(known, 2 * planner::kFinalists);
+  EXPECT_EQ(ranked->size(), static_cast<size_t>(planner::kFinalists));
+  EXPECT_THAT(Texts(*ranked), Contains(StartsWith("data 64")));
+}
+
 TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   const auto ranked = Rank(std::string(kTwoRanks) + "memory: {device: 1KiB}\n");
   ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_THAT(ranked->front().lacks, HasSubstr("of a device, and memory.device is 1.00 KiB"));
   for (size_t i = 0; i < ranked->size(); ++i) {
     EXPECT_FALSE((*ranked)[i].fits) << (*ranked)[i].words.ToText();
     if (i > 0) {
@@ -159,12 +182,6 @@ TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   }
   EXPECT_TRUE(Rank(std::string(kTwoRanks) + "memory: {device: 1GiB}\n")->front().fits);
 }
-
-constexpr char kTiers[] = "memory: {device: 8GiB}\n";
-
-// 134 M parameters: buffers of collectives and ranges of updates are little beside their state.
-constexpr char kLarger[] =
-    "model: {family: llama, layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocab: 1024}\n";
 
 // What the fullest rank of some layout has where kernels compute.
 int64_t LeastArena(const std::vector<Candidate>& candidates) {

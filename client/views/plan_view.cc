@@ -298,7 +298,7 @@ namespace {
 // Of the fastest: what it waits for. Of others: what they lose by.
 std::string WhyOf(const std::vector<Candidate>& layouts, size_t index) {
   const Candidate& layout = layouts[index];
-  if (!layout.fits) return "does not fit into the memory there is";
+  if (!layout.fits) return absl::StrCat("does not fit: ", layout.lacks);
   std::string waits;
   for (const auto& [name, seconds] : layout.terms) {
     if (name == "compute" || name == "correction" || seconds < 0.02 * layout.seconds) continue;

@@ -16,6 +16,7 @@
 #include "planner/fit/devices.h"
 #include "planner/fit/memory_of_job.h"
 #include "planner/search/homes.h"
+#include "planner/search/job_choice.h"
 #include "planner/search/predicted_job.h"
 
 namespace strata::planner {
@@ -44,6 +45,23 @@ FitDevice CardOf(const RankRoom& room) {
   return device.ok() ? *std::move(device) : FitDevice{room.kind, room.device, false};
 }
 
+std::string BytesText(int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); }
+
+// "needs 24.00 GiB of a device, and those of n3 have 16.00 GiB".
+std::string NeedsOf(const Candidate& candidate, const RankRoom& room) {
+  std::string needs;
+  if (room.device > 0 && candidate.rank_device > room.device) {
+    needs = absl::StrCat(BytesText(candidate.rank_device), " of a device, and those of ",
+                         room.device_node, " have ", BytesText(room.device));
+  }
+  if (room.host > 0 && candidate.rank_host > room.host) {
+    absl::StrAppend(&needs, needs.empty() ? "" : "; ", BytesText(candidate.rank_host),
+                    " of the host's memory, and ", room.host_node, " has ", BytesText(room.host),
+                    " for each rank");
+  }
+  return absl::StrCat("needs ", needs);
+}
+
 class Ranking {
  public:
   explicit Ranking(const AutoRequest& request)
@@ -55,8 +73,12 @@ class Ranking {
 
   absl::StatusOr<std::vector<Candidate>> Run() {
     std::vector<Layout> layouts = Layouts();
+    const bool ordered = OrderByClosedForm(layouts);
     known_ = static_cast<int64_t>(layouts.size());
-    for (const Layout& layout : layouts) Try(layout);
+    for (const Layout& layout : layouts) {
+      if (ordered && fitting_ == kFinalists) break;
+      Try(layout);
+    }
     Sort();
     // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
     // best few are looked at.
@@ -111,6 +133,32 @@ class Ranking {
       }
     }
     return layouts;
+  }
+
+  // Fastest first, where the closed form knows all that are legal; false: it does not.
+  bool OrderByClosedForm(std::vector<Layout>& layouts) {
+    if (layouts.size() <= kFinalists) return false;
+    const Catalog catalog = Catalog::Shipped();
+    std::vector<std::pair<double, Layout>> timed;
+    for (const Layout& layout : layouts) {
+      const Candidate candidate = Write(layout);
+      const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
+      if (!job.ok()) {
+        Refuse(candidate, job.status());
+        continue;
+      }
+      const auto model = model::FromProto(job->model());
+      if (!model.ok()) return false;
+      const double seconds = StepSecondsOf(
+          catalog, {.model = {.spec = *model}, .job = *job, .device = CardOf(request_.room)});
+      if (seconds < 0) return false;
+      timed.emplace_back(seconds, layout);
+    }
+    std::stable_sort(timed.begin(), timed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    layouts.clear();
+    for (auto& [seconds, layout] : timed) layouts.push_back(std::move(layout));
+    return true;
   }
 
   bool MayRecompute() const {
@@ -234,6 +282,7 @@ class Ranking {
     }
     const absl::Status status = Predict(*job, candidate);
     if (!status.ok()) return Refuse(candidate, status);
+    fitting_ += candidate.fits ? 1 : 0;
     tried_.push_back({layout, std::move(candidate)});
   }
 
@@ -258,17 +307,36 @@ class Ranking {
       candidate.rank_arena = std::max(candidate.rank_arena, device);
       FillRank(job, model, mesh.sizes, device, host, candidate);
       const v1::MemorySpec& limits = job.memory();
-      candidate.fits &= (!limits.has_device() || device <= limits.device()) &&
-                        (!limits.has_host() || host <= limits.host());
+      if (limits.has_device()) {
+        Compare(device, "of a device, and memory.device is ", limits.device(), candidate);
+      }
+      if (limits.has_host()) {
+        Compare(host, "of the host's memory, and memory.host is ", limits.host(), candidate);
+      }
     }
-    candidate.fits &= on_disks <= DisksOfRank(job);
-    candidate.fits &= request_.memory_bytes == 0 || of_machine <= request_.memory_bytes;
+    Compare(on_disks, "of disks, and a rank's part of memory.ssd is ", DisksOfRank(job), candidate);
+    if (request_.memory_bytes > 0) {
+      Compare(of_machine, "of memory for all ranks, and this machine has ", request_.memory_bytes,
+              candidate);
+    }
     candidate.has_room = ShareOf(candidate, request_.room) <= 1;
-    candidate.fits &= candidate.has_room;
+    if (!candidate.has_room) {
+      candidate.fits = false;
+      if (candidate.lacks.empty()) candidate.lacks = NeedsOf(candidate, request_.room);
+    }
     candidate.seconds = predicted.seconds;
     candidate.terms = predicted.terms;
     Correct(job, candidate);
     return absl::OkStatus();
+  }
+
+  // The first limit that is not kept is told.
+  static void Compare(int64_t needs, absl::string_view of, int64_t has, Candidate& candidate) {
+    if (needs <= has) return;
+    candidate.fits = false;
+    if (candidate.lacks.empty()) {
+      candidate.lacks = absl::StrCat("needs ", BytesText(needs), " ", of, BytesText(has));
+    }
   }
 
   // What the job's directories have for each rank: they are shared by those of a node.
@@ -321,8 +389,8 @@ class Ranking {
   const bool parallel_open_, micro_open_;
   std::vector<Tried> tried_;
   bool given_up_ = false;
-  int64_t looked_at_ = 0, known_ = 0;  // layouts
-  absl::Status why_not_;               // of the first that is not legal
+  int64_t looked_at_ = 0, known_ = 0, fitting_ = 0;  // layouts
+  absl::Status why_not_;                             // of the first that is not legal
 };
 
 }  // namespace
@@ -338,18 +406,7 @@ program::Rates UsualRates(int64_t threads) {
 }
 
 std::string WhyNoRoom(const Candidate& candidate, const RankRoom& room) {
-  const auto text = [](int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); };
-  std::string needs;
-  if (room.device > 0 && candidate.rank_device > room.device) {
-    needs = absl::StrCat(text(candidate.rank_device), " of a device, and those of ",
-                         room.device_node, " have ", text(room.device));
-  }
-  if (room.host > 0 && candidate.rank_host > room.host) {
-    absl::StrAppend(&needs, needs.empty() ? "" : "; ", text(candidate.rank_host),
-                    " of the host's memory, and ", room.host_node, " has ", text(room.host),
-                    " for each rank");
-  }
-  return absl::StrCat(candidate.words.ToText(), " needs ", needs);
+  return absl::StrCat(candidate.words.ToText(), " ", NeedsOf(candidate, room));
 }
 
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {
