@@ -315,14 +315,19 @@ absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl:
                 key == "parallel"
                     ? "change resources.ranks or train.global_batch, or give the degrees, "
                       "such as {data: 2}"
-                    : "give a number, or change parallel",
+                : key == "memory" ? "change parallel or train, or name the tiers, such as "
+                                    "{device: 8GiB}"
+                                  : "give a number, or change parallel",
                 infeasible ? spec::ProblemKind::kInfeasible : spec::ProblemKind::kInvalid});
   return problems.ToStatus();
 }
 
 // The key that leaves most to decide.
 const char* KeyOf(const LoadedJob& loaded) {
-  return loaded.file.job.parallel().automatic() ? "parallel" : "train.micro_batch";
+  const JobSpec& job = loaded.file.job;
+  if (job.parallel().automatic()) return "parallel";
+  const bool micro = job.train().has_micro_batch() && job.train().micro_batch() == 0;
+  return micro || !job.memory().automatic() ? "train.micro_batch" : "memory";
 }
 
 absl::Status WithoutRoom(const LoadedJob& loaded, const RankedLayouts& ranked) {
