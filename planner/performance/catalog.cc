@@ -73,6 +73,7 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   }
   software.tensor_exposed = profile.tensor_exposed();
   software.pipeline_overlap = profile.pipeline_overlap();
+  software.pipeline_latency = profile.pipeline_latency();
   software.pipeline_moves_each = profile.pipeline_moves_each();
   software.zero2_gathers_each = !profile.shards_as_strata();
   software.context_shares = !profile.shards_as_strata();
