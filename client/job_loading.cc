@@ -314,7 +314,9 @@ absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl:
                 key == "parallel"
                     ? "change resources.ranks or train.global_batch, or give the degrees, "
                       "such as {data: 2}"
-                    : "give a number, or change parallel",
+                : key == "train.micro_batch"
+                    ? "give a number, or change parallel"
+                    : "change parallel or train, or name the tiers, such as {optimizer: host}",
                 infeasible ? spec::ProblemKind::kInfeasible : spec::ProblemKind::kInvalid});
   return problems.ToStatus();
 }
@@ -323,7 +325,7 @@ absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl:
 const char* KeyOf(const LoadedJob& loaded) {
   const JobSpec& job = loaded.file.job;
   if (job.parallel().automatic()) return "parallel";
-  if (job.train().micro_batch() == 0) return "train.micro_batch";
+  if (job.train().has_micro_batch() && job.train().micro_batch() == 0) return "train.micro_batch";
   return job.memory().automatic() ? "memory" : "memory.place";
 }
 

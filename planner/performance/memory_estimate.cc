@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/performance/kernels.h"
 #include "planner/performance/step_prediction.h"
 
 namespace strata::planner {
@@ -37,6 +38,11 @@ double InFlight(const LayoutChoice& layout) {
   return std::min(in_flight, static_cast<double>(layout.micro_batches()));
 }
 
+// Of an element in f32 the parameter is the master.
+double StatesOf(const LayoutChoice& layout) {
+  return kStateBytes - (layout.precision == Precision::kFp32 ? 4 : 0);
+}
+
 // Parameters, gradients, master copies and moments. Fully sharded: all of it; two layers at a
 // time, the embedding and the head are whole, in 16 bits, with their gradients.
 double StateBytes(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
@@ -44,28 +50,28 @@ double StateBytes(const Machine& machine, const TrainingShape& shape, const Layo
   const double shards = static_cast<double>(layout.sharing());
   const double held = parameters.dense + parameters.experts;
   const bool away = StatesAway(layout) && !machine.network.host_is_device;
-  const double state_bytes = away ? 0 : kStateBytes;
+  const double state_bytes = away ? 0 : StatesOf(layout);
+  const double width = ValueBytes(layout.precision);
   const Software& software = machine.software;
   if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
-    return held * 2 + held * (4 + state_bytes) / shards;
+    return held * width + held * (4 + state_bytes) / shards;
   }
   if (layout.sharding != Sharding::kZero3) {
-    return held * 6 + held * state_bytes / (Replicated(layout) ? 1 : shards);
+    return held * (width + 4) + held * state_bytes / (Replicated(layout) ? 1 : shards);
   }
+  const double shard = 4 + state_bytes + (kStateBytes - StatesOf(layout));
   // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
   // micro-batch.
   if (layout.pipeline > 1 && !software.pipeline_moves_each)
-    return held * (4 + state_bytes) / shards + held * (2 + 2);
+    return held * shard / shards + held * 2 * width;
   const double ends = (shape.tied || layout.pipeline > 1 ? 1 : 2) *
                       static_cast<double>(shape.vocab * shape.hidden) /
                       static_cast<double>(layout.tensor);
   const double layer = std::max(0.0, held - ends) / std::max(1.0, LayersOf(shape, layout).middle);
-  return held * (4 + state_bytes) / shards + (2 * layer + ends) * (2 + 2);
+  return held * shard / shards + (2 * layer + ends) * 2 * width;
 }
 
-}  // namespace
-
-double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
+double ActivationsIn16Bits(const TrainingShape& shape, const LayoutChoice& layout) {
   const double tensor = static_cast<double>(layout.tensor);
   const double tokens = static_cast<double>(layout.micro_batch * shape.sequence_length) /
                         static_cast<double>(layout.context);
@@ -91,6 +97,12 @@ double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
   const double attention = tokens * (2 * (2 * query + 2 * keys) + row_sums);
   const double block = rows * ffn * 2 * (shape.gated ? 3 : 2);
   return norms + attention + block;
+}
+
+}  // namespace
+
+double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
+  return ActivationsIn16Bits(shape, layout) * ValueBytes(layout.precision) / 2;
 }
 
 double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
@@ -122,7 +134,7 @@ double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
   double rooms = 0;
   if (StatesAway(layout) && layout.unified && !one_memory) {
     const double held = parameters.dense + parameters.experts;
-    rooms = std::min(held / ShardsOf(layout) * kStateBytes, kRoomBytes);
+    rooms = std::min(held / ShardsOf(layout) * StatesOf(layout), kRoomBytes);
   }
   return StateBytes(machine, shape, layout, parameters) + activations + logits + gradient +
          replayed + rooms + kRuntimeBytes;
@@ -133,7 +145,7 @@ double HostEstimate(const Machine& machine, const TrainingShape& shape, const La
   if (machine.network.host_is_device) return 0;
   double bytes = 0;
   if (StatesAway(layout) && !layout.disk) {
-    bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * kStateBytes;
+    bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * StatesOf(layout);
   }
   if (ActivationsAway(layout)) {
     bytes += ActivationBytes(shape, layout) * LayersOf(shape, layout).middle * InFlight(layout);

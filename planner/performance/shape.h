@@ -24,7 +24,8 @@ struct TrainingShape {
   int64_t expert_ffn = 0;
 };
 
-// What the matrix products of the blocks run in. Attention, norms and the head stay in 16 bits.
+// What the matrix products of the blocks run in. Attention, norms and the head stay in 16 bits, but
+// with kFp32.
 enum class Precision { kFp32, kHalf, kFp8, kMxfp8, kNvfp4 };  // kHalf: bf16 or fp16
 inline constexpr int kPrecisions = 5;
 // "fp32", "bf16", "fp8", "mxfp8", "nvfp4".
@@ -34,7 +35,7 @@ enum class Sharding { kReplicated, kZero1, kZero2, kZero3 };
 // kSelective: core attention; kOperators: all but every other product and attention (torchtitan's
 // default); kFull: all but the layer's input.
 enum class Recompute { kNone, kSelective, kOperators, kFull };
-enum class Offload { kNone, kOptimizer, kActivations, kAll };
+enum class Offload { kNone = 0, kOptimizer = 1, kActivations = 2, kAll = 3 };  // bits
 
 struct LayoutChoice {
   int64_t tensor = 1;

@@ -138,7 +138,7 @@ class Ranking {
   // Fastest first, where the closed form knows all that are legal; false: it does not.
   bool OrderByClosedForm(std::vector<Layout>& layouts) {
     if (layouts.size() <= kFinalists) return false;
-    const Catalog catalog = Catalog::Shipped();
+    const Catalog& catalog = Catalog::Shipped();
     std::vector<std::pair<double, Layout>> timed;
     for (const Layout& layout : layouts) {
       const Candidate candidate = Write(layout);

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/divisors.h"
+#include "planner/search/why_none.h"
 
 namespace strata::planner {
 namespace {
@@ -38,16 +38,8 @@ class Searcher {
   explicit Searcher(const SearchRequest& request) : request_(request), shape_(request.shape) {}
 
   absl::StatusOr<SearchResult> Run() {
-    for (const int64_t tensor : Chosen(request_.pins.tensor, common::DivisorsOf(shape_.heads))) {
-      if (!IsTensorLegal(tensor)) continue;
-      for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
-        if (!IsContextLegal(tensor, context)) continue;
-        for (const int64_t expert : Chosen(request_.pins.expert, ExpertDegrees())) {
-          if (IsExpertLegal(expert)) VisitPipelines(tensor, context, expert);
-        }
-      }
-    }
-    if (result_.legal == 0) return absl::InvalidArgumentError(WhyNone());
+    VisitAll();
+    if (result_.legal == 0) return absl::InvalidArgumentError(WhyNoLayout(request_));
     std::sort(result_.plans.begin(), result_.plans.end(), Faster);
     if (!result_.plans.empty()) {
       result_.smallest.reset();
@@ -59,8 +51,25 @@ class Searcher {
     return std::move(result_);
   }
 
+  void Visit(const std::function<void(const LayoutChoice&)>& visit) {
+    visit_ = &visit;
+    VisitAll();
+  }
+
  private:
   static bool Faster(const RankedPlan& a, const RankedPlan& b) { return OrderOf(a) < OrderOf(b); }
+
+  void VisitAll() {
+    for (const int64_t tensor : Chosen(request_.pins.tensor, common::DivisorsOf(shape_.heads))) {
+      if (!IsTensorLegal(tensor)) continue;
+      for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
+        if (!IsContextLegal(tensor, context)) continue;
+        for (const int64_t expert : Chosen(request_.pins.expert, ExpertDegrees())) {
+          if (IsExpertLegal(expert)) VisitPipelines(tensor, context, expert);
+        }
+      }
+    }
+  }
 
   // Heads and widths are cut evenly; beyond an NVLink domain a collective
   // per layer is not worth a thought.
@@ -115,6 +124,7 @@ class Searcher {
       layout.data = data;
       layout.global_batch = request_.global_batch;
       layout.precision = request_.precision;
+      if (layout.precision == Precision::kFp32) layout.update_bytes -= 2;  // no 16-bit copy
       layout.sequence_parallel = tensor > 1;
       layout.context_shares = request_.machine.software.context_shares;
       VisitMicroBatches(layout);
@@ -158,17 +168,44 @@ class Searcher {
 
   void VisitStorage(LayoutChoice layout, const LayerCost& cost, double least) {
     const std::vector<Shared> shared = SharedBy(layout);
+    if (visit_ != nullptr) {
+      for (const Shared& each : shared) {
+        layout.sharding = each.sharding;
+        layout.replicas = each.replicas;
+        (*visit_)(layout);
+      }
+      return;
+    }
     result_.legal += static_cast<int64_t>(shared.size() * homes_.size());
     if (least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most)) return;
     for (const Shared& each : shared) {
       layout.sharding = each.sharding;
       layout.replicas = each.replicas;
+      std::vector<RankedPlan> kept;  // of this layout
       for (const Home& home : homes_) {
         layout.offload = home.offload;
         layout.unified = home.unified;
-        Consider({layout, PredictStep(request_.machine, shape_, layout, cost)});
+        const RankedPlan plan = {layout, PredictStep(request_.machine, shape_, layout, cost)};
+        if (std::any_of(kept.begin(), kept.end(),
+                        [&](const RankedPlan& less) { return IsInVain(plan, less); })) {
+          continue;
+        }
+        if (ShareOf(plan) <= 1) kept.push_back(plan);
+        Consider(plan);
       }
     }
+  }
+
+  // Whether a plan has more classes of bytes on the host than another of the same layout that fits,
+  // and is no faster.
+  static bool IsInVain(const RankedPlan& plan, const RankedPlan& less) {
+    const auto classes = [](const RankedPlan& p) {
+      return static_cast<unsigned>(p.layout.offload);
+    };
+    const bool same_states = (classes(less) & static_cast<unsigned>(Offload::kOptimizer)) == 0 ||
+                             plan.layout.unified == less.layout.unified;
+    return same_states && (classes(plan) | classes(less)) == classes(plan) &&
+           classes(plan) != classes(less) && plan.step.seconds >= less.step.seconds;
   }
 
   // Where states and activations live.
@@ -275,32 +312,12 @@ class Searcher {
     return found->second;
   }
 
-  std::string WhyNone() const {
-    const Pins& pins = request_.pins;
-    const int64_t domain = std::max<int64_t>(request_.machine.network.domain_devices, 1);
-    if (pins.tensor.has_value() && *pins.tensor > domain) {
-      return absl::StrCat("tensor=", *pins.tensor, " is wider than an NVLink domain of ", domain,
-                          " devices — use at most ", domain);
-    }
-    if (pins.expert.has_value() && !IsExpertLegal(*pins.expert)) {
-      return shape_.experts == 0
-                 ? absl::StrCat("expert=", *pins.expert, ": the model has no experts — use 1")
-                 : absl::StrCat("expert=", *pins.expert, " does not divide the model's ",
-                                shape_.experts, " experts — use a divisor");
-    }
-    return absl::StrCat(
-        "no layout of ", request_.devices, " devices divides ", shape_.heads, " heads, ",
-        shape_.layers, " layers, sequences of ", shape_.sequence_length,
-        " tokens and a global batch of ", request_.global_batch,
-        " with what is pinned — let data × micro_batch divide the global batch, tensor "
-        "the heads, and the product of all degrees be the devices");
-  }
-
   static constexpr int64_t kMostMicroBatch = 64;
 
   const SearchRequest& request_;
   const TrainingShape& shape_;
   const std::vector<Home> homes_ = HomesOf(request_);
+  const std::function<void(const LayoutChoice&)>* visit_ = nullptr;
   std::map<LayerKey, LayerCost> costs_;
   SearchResult result_;
 };
@@ -309,6 +326,11 @@ class Searcher {
 
 absl::StatusOr<SearchResult> Search(const SearchRequest& request) {
   return Searcher(request).Run();
+}
+
+void VisitLegal(const SearchRequest& request,
+                const std::function<void(const LayoutChoice&)>& visit) {
+  Searcher(request).Visit(visit);
 }
 
 double FlopsPerToken(const TrainingShape& shape, bool causal) {

@@ -4,6 +4,7 @@
 #define STRATA_PLANNER_SEARCH_SEARCH_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -46,7 +47,8 @@ struct RankedPlan {
 
 struct SearchResult {
   // Fastest first; of equal ones that with less memory, then the smaller degrees. The same request
-  // has the same answer.
+  // has the same answer. What has more on the host than the same layout without, and is no faster,
+  // is left out.
   std::vector<RankedPlan> plans;
   int64_t legal = 0;  // layouts that are possible, whether they fit or not
   // Faster than plans.front(), but too large for a device: the fastest.
@@ -55,8 +57,12 @@ struct SearchResult {
   std::optional<RankedPlan> smallest;
 };
 
-// InvalidArgument: no layout is legal, and why.
+// InvalidArgument: no layout is legal, which pins are to blame, and what they may be.
 absl::StatusOr<SearchResult> Search(const SearchRequest& request);
+
+// Each legal layout, in no order to rely on, with everything on the devices.
+void VisitLegal(const SearchRequest& request,
+                const std::function<void(const LayoutChoice&)>& visit);
 
 // Of one training token, forward and backward, without recompute: the products of the blocks and
 // the head, and attention over the whole sequence, or over its causal half.

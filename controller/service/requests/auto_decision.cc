@@ -41,10 +41,11 @@ std::string KeyOf(const v1::JobSpec& spec) {
 
 absl::Status Refuse(absl::StatusCode code, const char* reason, const v1::JobSpec& spec,
                     const std::string& what) {
-  const bool parallel = spec.parallel().automatic();
-  return RefuseFields(
-      code, reason,
-      {{KeyOf(spec), absl::StrCat(what, " — ", parallel ? kInstead : "give a number")}});
+  const std::string key = KeyOf(spec);
+  const char* const instead = key == "parallel"            ? kInstead
+                              : key == "train.micro_batch" ? "give a number"
+                                                           : "name the tiers of memory.place";
+  return RefuseFields(code, reason, {{key, absl::StrCat(what, " — ", instead)}});
 }
 
 absl::StatusOr<v1::JobSpec> ReadWith(const std::string& text, const spec::ReadOptions& options,
