@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "spec/defaults.h"
 #include "spec/job_file.h"
 #include "spec/problems.h"
 
@@ -34,10 +35,7 @@ class AutoLayoutTest : public ::testing::Test {
     return Rank(rest, AutoRequest{.memory_bytes = memory_bytes});
   }
   absl::StatusOr<std::vector<Candidate>> Rank(const std::string& rest, AutoRequest request) {
-    text_ = absl::StrCat(
-        "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
-        "data: {train: [{path: t}]}\n",
-        rest);
+    text_ = absl::StrCat(model_, "data: {train: [{path: t}]}\n", rest);
     spec::Problems problems("job.yaml");
     const spec::JobFile file = Read({}, problems);
     EXPECT_TRUE(problems.empty()) << problems.ToString();
@@ -48,6 +46,7 @@ class AutoLayoutTest : public ::testing::Test {
       spec::Problems found("job.yaml");
       v1::JobSpec job = Read(settings, found).job;
       if (!found.empty()) return found.ToStatus();
+      spec::ClosePlaces(job);
       return job;
     };
     request.costs = &costs_;
@@ -59,9 +58,17 @@ class AutoLayoutTest : public ::testing::Test {
     return texts;
   }
 
+  std::string model_ =
+      "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n";
   std::string text_;
   program::RateCostModel costs_{{}};
 };
+
+constexpr char kTiers[] = "memory: {device: 8GiB}\n";
+
+// 134 M parameters: buffers of collectives and ranges of updates are little beside their state.
+constexpr char kLarger[] =
+    "model: {family: llama, layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocab: 1024}\n";
 
 constexpr char kTwoRanks[] =
     "train: {sequence: 32, global_batch: 8}\nparallel: auto\nresources: {ranks: 2}\n";
@@ -147,9 +154,26 @@ TEST_F(AutoLayoutTest, OfAccelerators_ADeviceHasWhatTheRuntimeTakesBesideItsAren
               HasSubstr("of a device, and those of n have"));
 }
 
+TEST_F(AutoLayoutTest, OfManyRanksOnAKnownKind_OnlyTheFastestByTheClosedFormAreComposed) {
+  model_ = kLarger;
+  const planner::RankRoom card{.device = int64_t{80} << 30, .device_node = "n", .kind = "h100"};
+  int64_t known = 0;
+  AutoRequest request{.room = card, .device = "h100"};
+  request.on_progress = [&](int64_t, int64_t of) { known = std::max(known, of); };
+  const auto ranked = Rank(
+      "train: {sequence: 4096, global_batch: 64, micro_batch: 1}\nparallel: auto\n"
+      "resources: {ranks: 64, device: h100}\n",
+      request);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_GT(known, 2 * planner::kFinalists);
+  EXPECT_EQ(ranked->size(), static_cast<size_t>(planner::kFinalists));
+  EXPECT_THAT(Texts(*ranked), Contains(StartsWith("data 64")));
+}
+
 TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   const auto ranked = Rank(std::string(kTwoRanks) + "memory: {device: 1KiB}\n");
   ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_THAT(ranked->front().lacks, HasSubstr("of a device, and memory.device is 1.00 KiB"));
   for (size_t i = 0; i < ranked->size(); ++i) {
     EXPECT_FALSE((*ranked)[i].fits) << (*ranked)[i].words.ToText();
     if (i > 0) {
@@ -157,6 +181,84 @@ TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
     }
   }
   EXPECT_TRUE(Rank(std::string(kTwoRanks) + "memory: {device: 1GiB}\n")->front().fits);
+}
+
+// What the fullest rank of some layout has where kernels compute.
+int64_t LeastArena(const std::vector<Candidate>& candidates) {
+  int64_t least = candidates.front().rank_arena;
+  for (const Candidate& each : candidates) least = std::min(least, each.rank_arena);
+  return least;
+}
+
+TEST_F(AutoLayoutTest, PlacesLeftOpen_AreTheDeviceWhereItHasRoom) {
+  const std::vector<Candidate> ranked =
+      *Rank(std::string(kTwoRanks) + "memory: {device: 1GiB, place: auto}\n");
+  for (const Candidate& each : ranked) {
+    EXPECT_TRUE(each.words.memory.empty());
+    EXPECT_THAT(each.settings, Contains("memory.place={parameters: device}"));
+  }
+  const std::vector<Candidate> without = *Rank(kTwoRanks);
+  EXPECT_EQ(ranked.front().words.ToText(), without.front().words.ToText());
+}
+
+TEST_F(AutoLayoutTest, PlacesLeftOpen_MoveNoMoreThanWhatFits) {
+  model_ = kLarger;
+  const std::string limited =
+      absl::StrCat(kTwoRanks, "memory: {place: auto, device: ",
+                   LeastArena(*Rank(absl::StrCat(kTwoRanks, kTiers))) * 9 / 10, "}\n");
+  const std::vector<Candidate> ranked = *Rank(limited);
+  ASSERT_TRUE(ranked.front().fits) << ranked.front().words.ToText();
+  for (const Candidate& each : ranked) {
+    if (!each.fits) continue;
+    EXPECT_GE(each.seconds, ranked.front().seconds);
+    // Of recompute and the first step, which something fits in.
+    EXPECT_FALSE(each.words.ToText().find("parameters on host") != std::string::npos);
+  }
+  spec::Problems none("job.yaml");
+  const v1::JobSpec job = Read(ranked.front().settings, none).job;
+  EXPECT_TRUE(none.empty()) << none.ToString();
+  EXPECT_FALSE(job.memory().place().automatic());
+  EXPECT_GT(job.memory().device(), 0);
+}
+
+TEST_F(AutoLayoutTest, PlacesLeftOpen_StreamLayersWhereNothingElseFits) {
+  model_ = kLarger;
+  const std::vector<Candidate> ranked =
+      *Rank(absl::StrCat(kTwoRanks, "memory: {place: auto, device: 240MiB}\n"));
+  ASSERT_TRUE(ranked.front().fits) << ranked.front().rank_arena;
+  EXPECT_THAT(ranked.front().words.ToText(), HasSubstr("parameters on host"));
+}
+
+TEST_F(AutoLayoutTest, PlacesLeftOpen_AreDisksWhereTheHostIsTooSmall) {
+  model_ = kLarger;
+  const auto rank = [&](const char* size) {
+    return *Rank(absl::StrCat("train: {sequence: 32, global_batch: 2}\nparallel: {data: 2}\n",
+                              "memory: {place: auto, device: 1GiB, host: 512MiB, ssd: [{path: /s, ",
+                              "size: ", size, "}]}\nresources: {ranks: 2}\n"));
+  };
+  const std::vector<Candidate> enough = rank("8GiB");
+  ASSERT_TRUE(enough.front().fits);
+  EXPECT_THAT(enough.front().words.ToText(), HasSubstr("optimizer on ssd"));
+  const std::vector<Candidate> little = rank("1MiB");
+  EXPECT_FALSE(little.front().fits);
+  EXPECT_THAT(Texts(little), Contains(HasSubstr("on ssd")));
+}
+
+TEST_F(AutoLayoutTest, OfAccelerators_AutoMovesStatesToTheHostWhereTheCardIsTooSmall) {
+  model_ = kLarger;
+  const std::string gpu =
+      "train: {sequence: 32, global_batch: 8}\nparallel: {data: 2}\nmemory: auto\nresources: "
+      "{device: h100}\n";
+  planner::RankRoom card{.device = int64_t{80} << 30, .device_node = "n", .kind = "h100"};
+  const std::vector<Candidate> large = *Rank(gpu, AutoRequest{.room = card});
+  ASSERT_EQ(large.size(), 1u);
+  EXPECT_TRUE(large.front().settings.empty());
+  card.device = large.front().rank_device - 1;
+  const std::vector<Candidate> small = *Rank(gpu, AutoRequest{.room = card});
+  ASSERT_TRUE(small.front().fits);
+  EXPECT_THAT(small.front().words.ToText(), HasSubstr(" on host"));
+  ASSERT_EQ(small.front().settings.size(), 1u);
+  EXPECT_THAT(small.front().settings[0], StartsWith("memory={place: {"));
 }
 
 TEST_F(AutoLayoutTest, WhatStepsTook_CorrectsTheNextChoice) {

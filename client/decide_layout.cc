@@ -31,7 +31,8 @@ namespace {
 
 struct Costs {
   std::unique_ptr<program::CostModel> model;
-  std::string notice;  // what of them is not this machine's, and why
+  std::string notice;      // what of them is not this machine's, and why
+  bool elsewhere = false;  // the job is for GPUs that nobody has measured here
 };
 
 // Where the job is for GPUs: of those of this machine.
@@ -59,12 +60,12 @@ Costs CostsOf(const std::optional<v1::Profile>& profile, const v1::JobSpec& job,
     planner::NamedCosts known =
         planner::CatalogCostsOf(planner::Catalog::Shipped(), job, common::UsesGpuStandin());
     if (known.model != nullptr) {
-      return Costs{std::move(known.model), absl::StrCat(known.name, ", as ", why)};
+      return Costs{std::move(known.model), absl::StrCat(known.name, ", as ", why), true};
     }
     if (on_device) {
       return Costs{
           std::make_unique<program::RateCostModel>(planner::OrdinaryRates(/*accelerator=*/true)),
-          absl::StrCat("usual rates of a GPU, as ", why)};
+          absl::StrCat("usual rates of a GPU, as ", why), true};
     }
     return Costs{std::make_unique<program::RateCostModel>(planner::UsualRates(threads)),
                  absl::StrCat("usual rates, as ", why)};
@@ -150,7 +151,8 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
       .costs = costs.model.get(),
       .threads = threads,
       .evaluate_sequences = validates ? file.job.evaluate().sequences() : 0,
-      .memory_bytes = basis.memory_bytes,
+      // What hosts of GPUs elsewhere have is theirs to tell.
+      .memory_bytes = costs.elsewhere ? 0 : basis.memory_bytes,
       .room = ranked.room,
       .device = device,
       .on_progress = [&](int64_t looked_at, int64_t of) { patience.Tell(looked_at, of); }};

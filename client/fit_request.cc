@@ -7,10 +7,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/flag_error.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
 #include "client/model_named.h"
 #include "client/prepared_data.h"
+#include "client/prices.h"
 #include "common/status_macros.h"
 #include "data/corpus.h"
 #include "model/model_spec_proto.h"
@@ -27,10 +29,6 @@ using planner::FitRequest;
 constexpr int64_t kUsualSequence = 2048;
 constexpr char kParallel[] = "parallel=", kMemory[] = "memory=";
 
-absl::Status FlagError(absl::string_view flag, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
-}
-
 absl::StatusOr<planner::FitDevice> DeviceNamed(absl::string_view flag, const std::string& text) {
   const absl::StatusOr<int64_t> sized = spec::ParseSize(text);
   const bool has_unit = absl::EndsWith(text, "B");
@@ -39,8 +37,19 @@ absl::StatusOr<planner::FitDevice> DeviceNamed(absl::string_view flag, const std
   return FlagError(flag, absl::StrCat(text, ": ", device.status().message()));
 }
 
-// Which flag says what stands at a path of the job that the flags make.
-absl::string_view FlagOf(absl::string_view path) {
+absl::string_view KeyOf(absl::string_view setting) { return setting.substr(0, setting.find('=')); }
+
+// Whether one path is the other, or a section that it lies in.
+bool Overlap(absl::string_view a, absl::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  return absl::StartsWith(b, a) && (a.size() == b.size() || b[a.size()] == '.');
+}
+
+// Which flag says what stands at a path of the job that the flags make; settings go over others.
+absl::string_view FlagOf(absl::string_view path, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    if (Overlap(KeyOf(setting), path)) return "--set";
+  }
   static constexpr std::pair<const char*, const char*> kFlags[] = {
       {"train.sequence", "--seq"},
       {"train.micro_batch", "--micro-batch"},
@@ -56,14 +65,38 @@ absl::string_view FlagOf(absl::string_view path) {
   return "--model";
 }
 
-absl::Status AboutFlags(const spec::Problems& problems) {
+bool SetsBatch(const std::vector<std::string>& settings) {
+  return std::any_of(settings.begin(), settings.end(), [](const std::string& setting) {
+    const absl::string_view key = KeyOf(setting);
+    return key == "train.global_batch" ||
+           (key == "train" && absl::StrContains(setting, "global_batch"));
+  });
+}
+
+// With a model the flags make the job: of a file's keys those that say how it is trained.
+absl::Status CheckSettings(const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    const absl::string_view key = KeyOf(setting);
+    bool known = key == "resources.ranks";
+    for (const char* section : {"train", "parallel", "memory"}) known |= Overlap(section, key);
+    if (known) continue;
+    return FlagError("--set", absl::StrCat(key,
+                                           ": says nothing of --model — a key of train, parallel "
+                                           "or memory, or resources.ranks"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AboutFlags(const spec::Problems& problems, const std::vector<std::string>& settings) {
   if (problems.empty()) return absl::OkStatus();
   std::string text;
   for (const spec::Problem& problem : problems.Sorted()) {
-    const absl::string_view flag = FlagOf(problem.path);
+    const absl::string_view flag = FlagOf(problem.path, settings);
     absl::StrAppend(&text, flag);
     if (problem.position.in_set) {
-      const size_t prefix = flag == "--memory" ? sizeof(kMemory) : sizeof(kParallel);
+      const size_t prefix = flag == "--set"      ? 1
+                            : flag == "--memory" ? sizeof(kMemory)
+                                                 : sizeof(kParallel);
       absl::StrAppend(&text,
                       ":1:", std::max(1, problem.position.column - static_cast<int>(prefix) + 1));
     }
@@ -121,10 +154,17 @@ std::string TrainText(const Arguments& arguments, const FitModel& model, const N
   return text + "}";
 }
 
+struct JobOfFlags {
+  v1::JobSpec job;
+  bool batch_given = false;  // by --set; else one pass of each rank and stage
+};
+
 // The job that the flags describe, its problems told by flag.
-absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitModel& model,
-                                       const v1::ModelSpec& message, const Numbers& numbers,
-                                       bool on_card) {
+absl::StatusOr<JobOfFlags> ReadFlags(const Arguments& arguments, const FitModel& model,
+                                     const v1::ModelSpec& message, const Numbers& numbers,
+                                     bool on_card) {
+  const std::vector<std::string> settings = arguments.All("--set");
+  RETURN_IF_ERROR(CheckSettings(settings));
   spec::ReadOptions options;
   options.default_name = "fit";
   options.ranks = arguments.Count("--devices");
@@ -133,6 +173,7 @@ absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitMode
     options.settings.push_back(kParallel + arguments.Text("--parallel"));
   }
   if (arguments.Has("--memory")) options.settings.push_back(kMemory + arguments.Text("--memory"));
+  options.settings.insert(options.settings.end(), settings.begin(), settings.end());
   const auto read = [&](int64_t global_batch, spec::Problems& problems) {
     const std::string text =
         absl::StrCat("model: {from: .}\ndata: {train: [{path: tokens}]}\ntrain: ",
@@ -154,13 +195,24 @@ absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitMode
                      "auto says nothing to count — name the tiers, such as "
                      "{device: 8GiB}, or leave it out");
   }
-  if (!first.empty() && draft.parallel().data() < 1) return AboutFlags(first);
+  if (draft.memory().place().automatic()) {
+    return FlagError("--memory",
+                     "place: auto says nothing to count — name the tiers, such as "
+                     "{optimizer: host}, or leave it out");
+  }
+  if (first.empty() && draft.train().micro_batch() == 0) {
+    return FlagError("--set",
+                     "train.micro_batch=auto says nothing to count — give a number, or ask for "
+                     "the largest: --max micro-batch");
+  }
+  if (!first.empty() && draft.parallel().data() < 1) return AboutFlags(first, settings);
   const int64_t data = std::max<int64_t>(1, draft.parallel().data());
   const int64_t passes = std::max<int64_t>(1, draft.parallel().pipeline());
+  const int64_t micro = std::max<int64_t>(1, draft.train().micro_batch());
   spec::Problems problems("--model");
-  v1::JobSpec job = read(data * passes * arguments.Count("--micro-batch").value_or(1), problems);
-  RETURN_IF_ERROR(AboutFlags(problems));
-  return job;
+  JobOfFlags made{.job = read(data * passes * micro, problems), .batch_given = SetsBatch(settings)};
+  RETURN_IF_ERROR(AboutFlags(problems, settings));
+  return made;
 }
 
 // Flags that change nothing of what is asked, one line each.
@@ -188,9 +240,10 @@ absl::StatusOr<LoadedFit> FitOfFlags(const Arguments& arguments) {
   const std::string method = arguments.Text("--method", "full");
   loaded.notices = Unread(arguments, method);
   ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(arguments, method, !request.device.is_cpu));
-  ASSIGN_OR_RETURN(request.job,
-                   JobOfFlags(arguments, request.model, message, numbers, !request.device.is_cpu));
-  request.batch_given = false;
+  ASSIGN_OR_RETURN(JobOfFlags made,
+                   ReadFlags(arguments, request.model, message, numbers, !request.device.is_cpu));
+  request.job = std::move(made.job);
+  request.batch_given = made.batch_given;
   request.inference = method == "inference";
   request.weights = numbers.weights;
   request.weights_name = arguments.Text("--precision", request.device.is_cpu ? "f32" : "bf16");
@@ -230,6 +283,8 @@ absl::Status CheckDecided(const LoadedJob& loaded) {
   };
   refuse(job.parallel().automatic(), "parallel", "give the degrees, such as {data: 2}");
   refuse(job.memory().automatic(), "memory", "name the tiers, such as {device: 8GiB}");
+  refuse(job.memory().place().automatic(), "memory.place",
+         "name the tiers, such as {optimizer: host}");
   refuse(job.train().micro_batch() == 0, "train.micro_batch",
          "give a number, or ask for the largest: micro_batch: 1 and --max micro-batch");
   const auto sizes = model::FromProto(job.model());
@@ -286,6 +341,11 @@ absl::StatusOr<LoadedFit> LoadFit(const Arguments& arguments) {
     request.threads = ThreadsPerRank(request.job.resources().ranks());
   }
   planner::CompleteRequest(request);
+  if (arguments.Has("--price")) {
+    ASSIGN_OR_RETURN(const Prices prices, PricesOf(arguments));
+    loaded.price = prices.Of(request.device.name);
+    if (loaded.price == 0) return NoPriceOf(request.device.name);
+  }
   return loaded;
 }
 

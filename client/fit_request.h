@@ -15,6 +15,7 @@ namespace strata::client {
 struct LoadedFit {
   std::string title;  // the job's or the model's name
   planner::FitRequest request;
+  double price = 0;                  // of one device and hour; 0: not given
   std::vector<std::string> notices;  // what was assumed, one line each
 };
 

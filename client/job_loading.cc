@@ -301,8 +301,7 @@ ReadWith Reader(const std::string& path, const spec::ReadOptions& options, Named
         spec::ReadOptions more = options;
         more.settings.insert(more.settings.end(), settings.begin(), settings.end());
         ASSIGN_OR_RETURN(LoadedJob candidate, ReadAlone(path, more, files));
-        // On a CPU rank device and host are one memory: there is no other place to choose.
-        if (candidate.file.job.memory().automatic()) candidate.file.job.clear_memory();
+        spec::ClosePlaces(candidate.file.job);
         return candidate.file.job;
       };
 }
@@ -315,14 +314,19 @@ absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl:
                 key == "parallel"
                     ? "change resources.ranks or train.global_batch, or give the degrees, "
                       "such as {data: 2}"
-                    : "give a number, or change parallel",
+                : key == "train.micro_batch"
+                    ? "give a number, or change parallel"
+                    : "change parallel or train, or name the tiers, such as {optimizer: host}",
                 infeasible ? spec::ProblemKind::kInfeasible : spec::ProblemKind::kInvalid});
   return problems.ToStatus();
 }
 
 // The key that leaves most to decide.
 const char* KeyOf(const LoadedJob& loaded) {
-  return loaded.file.job.parallel().automatic() ? "parallel" : "train.micro_batch";
+  const JobSpec& job = loaded.file.job;
+  if (job.parallel().automatic()) return "parallel";
+  if (job.train().has_micro_batch() && job.train().micro_batch() == 0) return "train.micro_batch";
+  return job.memory().automatic() ? "memory" : "memory.place";
 }
 
 absl::Status WithoutRoom(const LoadedJob& loaded, const RankedLayouts& ranked) {
@@ -350,7 +354,7 @@ absl::StatusOr<LoadedJob> Decided(const LoadedJob& loaded, const spec::ReadOptio
   spec::ReadOptions more = options;
   more.settings.insert(more.settings.end(), settings.begin(), settings.end());
   ASSIGN_OR_RETURN(LoadedJob again, ReadAlone(loaded.path, more, files));
-  if (again.file.job.memory().automatic()) again.file.job.clear_memory();
+  spec::ClosePlaces(again.file.job);
   again.notices = NoticesOf(ranked);
   return again;
 }
@@ -409,7 +413,7 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   if (sizes_known) check.Fits(basis.memory_bytes);
   // Beside other problems `auto` is not decided, which is no problem of its own.
   if (job.parallel().automatic()) job.clear_parallel();
-  if (job.memory().automatic()) job.clear_memory();
+  spec::ClosePlaces(job);
   if (job.train().has_micro_batch() && job.train().micro_batch() == 0) {
     job.mutable_train()->set_micro_batch(1);
   }

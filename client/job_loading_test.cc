@@ -96,6 +96,22 @@ TEST_F(JobLoading, AutoThatNoLayoutAnswersIsToldAtItsKey) {
               HasSubstr("auto.yaml:4:1: parallel: auto looks at up to 64 ranks, not 65 — "));
 }
 
+TEST_F(JobLoading, WhereMemoryAloneIsOpenWhatCannotBeIsToldThere) {
+  const auto told = [&](const std::string& micro_batch) {
+    Write("open.yaml",
+          "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+          "data: {train: [{path: text.txt}]}\n"
+          "train: {sequence: 32, global_batch: 8, micro_batch: " +
+              micro_batch + "}\nparallel: {data: 2}\nmemory: auto\n");
+    const DecisionBasis basis = {.room = [](const std::string&, int64_t) {
+      return planner::RankRoom{.host = 1024, .host_node = "small"};
+    }};
+    return std::string(LoadJob(folder_ + "/open.yaml", {}, basis).status().message());
+  };
+  EXPECT_THAT(told("2"), HasSubstr("open.yaml:5:1: memory: of "));
+  EXPECT_THAT(told("auto"), HasSubstr("open.yaml:3:53: train.micro_batch: of "));
+}
+
 TEST_F(JobLoading, WhatIsNotAboutLayoutsIsNotToldAtParallel) {
   Write("auto.yaml",
         "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"

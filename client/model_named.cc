@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/huggingface/config.h"
 #include "checkpoint/manifest.h"
@@ -57,13 +58,16 @@ absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec&
 }  // namespace
 
 absl::StatusOr<FitModel> ModelNamed(const std::string& name, v1::ModelSpec& message) {
+  std::error_code error;
+  const bool is_there = fs::exists(name, error);
+  // Files at hand are meant before a published model that has such a path for a name.
+  if (is_there && absl::StrContains(name, '/')) return ModelFromConfig(name, message);
   absl::StatusOr<FitModel> preset = planner::PresetModel(name);
   if (preset.ok()) {
     message = model::ToProto(preset->spec);
     return preset;
   }
-  std::error_code error;
-  if (fs::exists(name, error)) return ModelFromConfig(name, message);
+  if (is_there) return ModelFromConfig(name, message);
   return absl::InvalidArgumentError(absl::StrCat("--model: ", name, ": ", preset.status().message(),
                                                  "; nor is it a directory or a config.json\n"));
 }

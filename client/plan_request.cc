@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,9 +11,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "client/commands/map_file.h"
+#include "client/flag_error.h"
 #include "client/model_named.h"
+#include "client/plan_pins.h"
+#include "client/prices.h"
 #include "common/status_macros.h"
 #include "planner/performance/catalog.h"
 #include "planner/search/job_choice.h"
@@ -27,20 +26,14 @@ namespace {
 
 using planner::Offload;
 using planner::Precision;
-using planner::Recompute;
 using planner::SearchRequest;
-using planner::Sharding;
 
 // What is left to a step of a device's memory beside the driver and fragments.
 constexpr double kUsable = 0.95;
 constexpr int64_t kUsualSequence = 4096;
 // More than anything has; products of two are still exact.
 constexpr double kMostDevices = 1 << 24, kMostSequences = 1e9, kMostTokens = 1e9;
-constexpr double kMostRunTokens = 1e18, kMostPrice = 1e9;
-
-absl::Status FlagError(absl::string_view flag, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
-}
+constexpr double kMostRunTokens = 1e18;
 
 absl::StatusOr<Precision> PrecisionNamed(const std::string& text) {
   for (const Precision precision : {Precision::kFp32, Precision::kHalf, Precision::kFp8,
@@ -53,112 +46,25 @@ absl::StatusOr<Precision> PrecisionNamed(const std::string& text) {
                    absl::StrCat(text, " is none of bf16, f16, f32, fp8, mxfp8 and nvfp4"));
 }
 
-// ---- Pins.
-
-template <typename T>
-absl::StatusOr<T> WordOf(absl::string_view key, absl::string_view value,
-                         const std::vector<std::pair<const char*, T>>& words) {
-  std::string known;
-  for (const auto& [name, meaning] : words) {
-    if (value == name) return meaning;
-    absl::StrAppend(&known, known.empty() ? "" : ", ", name);
-  }
-  return FlagError("--pin", absl::StrCat(key, "=", value, ": one of ", known));
-}
-
-// "qkv+attention": names of kinds, or of values, whose kind is then saved; "all".
-absl::Status PinSaved(absl::string_view list, planner::Pins& pins) {
-  pins.recompute = Recompute::kListed;
-  for (const absl::string_view name : absl::StrSplit(list, '+', absl::SkipEmpty())) {
-    const auto kind = planner::KindOfValue(std::string(name));
-    if (!kind.has_value() && name != "all") {
-      return FlagError("--pin", absl::StrCat("recompute=save:", list, ": ", name,
-                                             " is none of norms, qkv, attention, residual, "
-                                             "gate_up, up, activation and all"));
-    }
-    pins.saved = kind.has_value() ? pins.saved.with(*kind) : planner::kAllValues;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pins& pins) {
-  const std::map<absl::string_view, std::optional<int64_t>*> degrees = {
-      {"tensor", &pins.tensor},           {"pipeline", &pins.pipeline},
-      {"virtual_stages", &pins.chunks},   {"context", &pins.context},
-      {"expert", &pins.expert},           {"data", &pins.data},
-      {"micro_batch", &pins.micro_batch}, {"shard_group", &pins.shard_group}};
-  if (const auto degree = degrees.find(key); degree != degrees.end()) {
-    int64_t number = 0;
-    if (!absl::SimpleAtoi(value, &number) || number < 1) {
-      return FlagError("--pin", absl::StrCat(key, "=", value, ": a number of at least 1"));
-    }
-    *degree->second = number;
-    return absl::OkStatus();
-  }
-  if (key == "shard") {
-    ASSIGN_OR_RETURN(pins.sharding, WordOf<Sharding>(key, value,
-                                                     {{"none", Sharding::kReplicated},
-                                                      {"zero1", Sharding::kZero1},
-                                                      {"zero2", Sharding::kZero2},
-                                                      {"zero3", Sharding::kZero3}}));
-    return absl::OkStatus();
-  }
-  if (absl::string_view list = value; key == "recompute" && absl::ConsumePrefix(&list, "save:")) {
-    return PinSaved(list, pins);
-  }
-  if (key == "recompute") {
-    ASSIGN_OR_RETURN(pins.recompute, WordOf<Recompute>(key, value,
-                                                       {{"none", Recompute::kNone},
-                                                        {"selective", Recompute::kSelective},
-                                                        {"operators", Recompute::kOperators},
-                                                        {"full", Recompute::kFull}}));
-    return absl::OkStatus();
-  }
-  if (key == "offload") {
-    // unified: the optimizer's state is; all_unified: and activations are on the host.
-    using Home = std::pair<Offload, bool>;
-    ASSIGN_OR_RETURN(const Home home, WordOf<Home>(key, value,
-                                                   {{"none", {Offload::kNone, false}},
-                                                    {"optimizer", {Offload::kOptimizer, false}},
-                                                    {"activations", {Offload::kActivations, false}},
-                                                    {"all", {Offload::kAll, false}},
-                                                    {"unified", {Offload::kOptimizer, true}},
-                                                    {"all_unified", {Offload::kAll, true}}}));
-    pins.offload = home.first;
-    pins.unified = home.second;
-    return absl::OkStatus();
-  }
-  return FlagError(
-      "--pin", absl::StrCat(key,
-                            ": one of tensor, pipeline, virtual_stages, context, "
-                            "expert, data, micro_batch, shard, shard_group, recompute, offload"));
-}
-
-absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments) {
-  planner::Pins pins;
-  std::set<std::string> seen;
-  for (const std::string& flag : arguments.All("--pin")) {
-    for (const absl::string_view each : absl::StrSplit(flag, ',', absl::SkipEmpty())) {
-      const std::pair<absl::string_view, absl::string_view> pair =
-          absl::StrSplit(each, absl::MaxSplits('=', 1));
-      if (!seen.emplace(pair.first).second) {
-        return FlagError("--pin", absl::StrCat(pair.first, " is pinned twice — keep one"));
-      }
-      RETURN_IF_ERROR(SetPin(pair.first, pair.second, pins));
-    }
-  }
-  if (pins.sharding == Sharding::kReplicated && pins.shard_group.value_or(1) > 1) {
-    return FlagError("--pin",
-                     "shard=none shares nothing — leave shard_group out, or pin zero1, "
-                     "zero2 or zero3");
-  }
-  return pins;
-}
-
 // ---- Variations.
 
-// A key and one of its values.
-using Setting = std::pair<std::string, double>;
+// A key and one of its values: a number, but of `device`.
+struct Setting {
+  std::string key, text;
+  double value = 0;
+};
+
+absl::StatusOr<Setting> SettingOf(const std::string& key, absl::string_view text) {
+  Setting setting{.key = key, .text = std::string(text)};
+  if (key == "device") {
+    if (!text.empty()) return setting;
+    return FlagError("--vary", "device= names no kind — device=h100,a100-80");
+  }
+  if (absl::SimpleAtod(text, &setting.value) && std::isfinite(setting.value) && setting.value > 0) {
+    return setting;
+  }
+  return FlagError("--vary", absl::StrCat(key, "=", text, ": no positive number — KEY=V1,V2,…"));
+}
 
 absl::StatusOr<std::vector<std::vector<Setting>>> Variations(const Arguments& arguments) {
   constexpr size_t kMost = 1000;
@@ -167,20 +73,16 @@ absl::StatusOr<std::vector<std::vector<Setting>>> Variations(const Arguments& ar
     const std::pair<std::string, std::string> pair = absl::StrSplit(flag, absl::MaxSplits('=', 1));
     const auto& keys = all.front();
     if (std::any_of(keys.begin(), keys.end(),
-                    [&](const Setting& s) { return s.first == pair.first; })) {
+                    [&](const Setting& s) { return s.key == pair.first; })) {
       return FlagError("--vary", absl::StrCat(pair.first,
                                               " is varied twice — give all its values at "
                                               "once: KEY=V1,V2,…"));
     }
     std::vector<std::vector<Setting>> next;
     for (const absl::string_view text : absl::StrSplit(pair.second, ',')) {
-      double value = 0;
-      if (!absl::SimpleAtod(text, &value) || !std::isfinite(value) || value <= 0) {
-        return FlagError(
-            "--vary", absl::StrCat(flag, ": \"", text, "\" is no positive number — KEY=V1,V2,…"));
-      }
+      ASSIGN_OR_RETURN(const Setting setting, SettingOf(pair.first, text));
       for (std::vector<Setting> settings : all) {
-        settings.emplace_back(pair.first, value);
+        settings.push_back(setting);
         next.push_back(std::move(settings));
       }
     }
@@ -188,6 +90,11 @@ absl::StatusOr<std::vector<std::vector<Setting>>> Variations(const Arguments& ar
     if (all.size() > kMost) return FlagError("--vary", "more than 1000 networks");
   }
   return all;
+}
+
+bool Varies(const std::vector<std::vector<Setting>>& variations, absl::string_view key) {
+  const std::vector<Setting>& keys = variations.front();
+  return std::any_of(keys.begin(), keys.end(), [&](const Setting& s) { return s.key == key; });
 }
 
 // Whose steps are predicted: a name of the catalog's software.
@@ -206,7 +113,7 @@ absl::Status SetLink(absl::string_view key, double value, topology::Description&
   const std::vector<std::string> parts = absl::StrSplit(key, '.');
   if (parts.size() != 3 || parts[0] != "links") {
     return FlagError("--vary", absl::StrCat(key,
-                                            ": one of domain, devices, global_batch, "
+                                            ": one of device, domain, devices, global_batch, "
                                             "links.LEVEL.oversubscription, "
                                             "links.LEVEL.bytes_per_second"));
   }
@@ -251,44 +158,67 @@ struct Basis {
   std::string kind;
   SearchRequest request;  // without the machine
   int64_t devices = 0;    // 0: all of the cluster
+  Prices prices;
+  bool prices_said = false;
 };
+
+// The basis with what one question changes.
+struct Varied {
+  std::optional<topology::Description> cluster;
+  std::string kind;
+  int64_t devices = 0, domain = 0, global_batch = 0;  // domain 0: the kind's
+  std::string text;                                   // "domain=72 devices=8"
+};
+
+absl::StatusOr<Varied> VariedBy(const std::vector<Setting>& settings, const Basis& basis) {
+  Varied varied{.cluster = basis.cluster,
+                .kind = basis.kind,
+                .devices = basis.devices,
+                .global_batch = basis.request.global_batch};
+  for (const auto& [key, text, value] : settings) {
+    absl::StrAppend(&varied.text, varied.text.empty() ? "" : " ", key, "=", text);
+    if (key == "device") {
+      varied.kind = text;
+    } else if (key == "domain" || key == "devices" || key == "global_batch") {
+      RETURN_IF_ERROR(CheckCount(key, value));
+      (key == "domain"    ? varied.domain
+       : key == "devices" ? varied.devices
+                          : varied.global_batch) = static_cast<int64_t>(value);
+    } else {
+      topology::Description none;
+      RETURN_IF_ERROR(SetLink(key, value, varied.cluster.has_value() ? *varied.cluster : none));
+    }
+  }
+  return varied;
+}
 
 absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Setting>& settings,
                                         LoadedPlan& loaded) {
-  PlanQuestion question{.request = basis.request};
-  std::optional<topology::Description> cluster = basis.cluster;
-  int64_t devices = basis.devices, domain = 0;
-  for (const auto& [key, value] : settings) {
-    absl::StrAppend(&question.settings, question.settings.empty() ? "" : " ", key, "=", value);
-    if (key == "domain" || key == "devices" || key == "global_batch") {
-      RETURN_IF_ERROR(CheckCount(key, value));
-      (key == "domain"    ? domain
-       : key == "devices" ? devices
-                          : question.request.global_batch) = static_cast<int64_t>(value);
-    } else if (cluster.has_value()) {
-      RETURN_IF_ERROR(SetLink(key, value, *cluster));
-    } else {
-      topology::Description none;
-      RETURN_IF_ERROR(SetLink(key, value, none));
-    }
-  }
+  ASSIGN_OR_RETURN(Varied varied, VariedBy(settings, basis));
+  const std::string& kind = varied.kind;
+  int64_t devices = varied.devices;
+  PlanQuestion question{.settings = varied.text, .request = basis.request};
+  question.request.global_batch = varied.global_batch;
   planner::MachineRequest wanted = basis.machine;
+  wanted.gpu = kind;
   std::optional<planner::ClusterPart> part;
-  if (cluster.has_value()) {
-    auto made = topology::Cluster::Make(*std::move(cluster));
+  if (varied.cluster.has_value()) {
+    auto made = topology::Cluster::Make(*std::move(varied.cluster));
     if (!made.ok()) return FlagError("--vary", made.status().message());
-    const std::string named = KindIn(*made, basis.kind);
+    const std::string named = KindIn(*made, kind);
     auto found = planner::PartOf(*made, named, devices, {});
     if (!found.ok()) return FlagError("--topology", found.status().message());
     part = *std::move(found);
-    wanted.gpu = named == basis.kind ? part->kind : basis.kind;
+    wanted.gpu = named == kind ? part->kind : kind;
     devices = part->devices;
     question.kind = part->kind;
     question.cluster = std::make_shared<const topology::Cluster>(*std::move(made));
   }
   if (devices == 0) return FlagError("--devices", "say how many, or give --topology FILE");
   auto found = planner::Catalog::Shipped().Find(wanted);
-  if (!found.ok()) return FlagError("--device", found.status().message());
+  if (!found.ok()) {
+    return FlagError(kind == basis.kind ? "--device" : "--vary", found.status().message());
+  }
   planner::Machine& machine = found->machine;
   if (basis.request.pins.recompute == Recompute::kListed && !machine.software.saves_by_value) {
     return FlagError("--pin",
@@ -307,14 +237,20 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
     machine.network = part->network;
     loaded.network = absl::StrCat("links up to ", part->widest);
   }
-  if (domain > 0) {
-    machine.network.domain_devices = domain;
-    machine.network.node_devices = std::min(machine.network.node_devices, domain);
+  if (varied.domain > 0) {
+    machine.network.domain_devices = varied.domain;
+    machine.network.node_devices = std::min(machine.network.node_devices, varied.domain);
   }
-  loaded.gpu = machine.gpu.name;
   loaded.software = found->software;
-  loaded.calibration = found->calibration;
-  if (loaded.price_per_device_hour == 0) loaded.price_per_device_hour = machine.gpu.price_per_hour;
+  question.gpu = machine.gpu.name;
+  question.calibration = found->calibration;
+  question.price_per_device_hour = basis.prices.Of(machine.gpu.name);
+  if (question.price_per_device_hour == 0) {
+    question.price_per_device_hour = machine.gpu.price_per_hour;
+  }
+  if (basis.prices_said && question.price_per_device_hour == 0) {
+    return NoPriceOf(machine.gpu.name);
+  }
   question.request.devices = devices;
   question.request.memory_bytes = kUsable * machine.gpu.memory_bytes;
   question.request.machine = std::move(machine);
@@ -356,8 +292,10 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
     basis.cluster = cluster.ToDescription();
     basis.kind = arguments.Text("--device");
   } else {
-    basis.machine.gpu = arguments.Text("--device", "h100");
+    basis.kind = arguments.Text("--device", "h100");
   }
+  ASSIGN_OR_RETURN(basis.prices, PricesOf(arguments));
+  basis.prices_said = arguments.Has("--price");
   LoadedPlan loaded{.model = model.name,
                     .sizes = model.spec,
                     .saved_names = planner::SavedNames(model.spec.family)};
@@ -365,9 +303,11 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
     loaded.notice = absl::StrCat("--seq ", sequence, " is longer than the model's ",
                                  model.spec.context, " positions: a job of it would be refused");
   }
-  loaded.price_per_device_hour = arguments.Number("--price").value_or(0);
   loaded.run_tokens = arguments.Number("--tokens").value_or(0);
   ASSIGN_OR_RETURN(const auto variations, Variations(arguments));
+  if (arguments.Has("--device") && Varies(variations, "device")) {
+    return FlagError("--device", "--vary device=… says the kinds — leave one of both out");
+  }
   for (const std::vector<Setting>& settings : variations) {
     ASSIGN_OR_RETURN(PlanQuestion question, QuestionOf(basis, settings, loaded));
     loaded.questions.push_back(std::move(question));
@@ -395,14 +335,14 @@ std::vector<Flag> PlanFlags() {
               "micro_batch, shard, shard_group, recompute, offload"};
   pin.repeated = true;
   Flag vary = {"--vary", Kind::kText, "KEY=V1,V2,…",
-               "the best layout for each: domain, devices, global_batch, "
+               "the best layout for each: device, devices, domain, global_batch, "
                "links.LEVEL.oversubscription, links.LEVEL.bytes_per_second"};
   vary.repeated = true;
   Flag set = {"--set", Kind::kText, "PATH=VALUE", "change a key of the job file; may be repeated"};
   set.repeated = true;
-  Flag price = {"--price", Kind::kNumber, "MONEY", "of one device and hour"};
-  price.least = 0;
-  price.most = kMostPrice;
+  Flag rank = {"--rank", Kind::kWord, "BY",
+               "the order of variations: time or money, of as many tokens"};
+  rank.words = {"time", "money"};
   Flag tokens = {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12"};
   tokens.least = 1;
   tokens.most = kMostRunTokens;
@@ -421,7 +361,8 @@ std::vector<Flag> PlanFlags() {
       {"--framework", Kind::kText, "NAME", "whose steps: strata (default), nemo, torchtitan, …"},
       {"--replay", Kind::kSwitch, "", "walk the plans' programs too, however long it takes"},
       {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
-      price,
+      PriceFlag("of one device and hour, of any kind or of each: h100=2.5,a100-80=1.2"),
+      rank,
       tokens,
       {"--profile", Kind::kText, "F", "of this machine, for a job file (strata calibrate)"},
       set};

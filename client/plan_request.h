@@ -19,19 +19,20 @@ namespace strata::client {
 struct PlanQuestion {
   std::string settings;  // "links.zone.oversubscription=7 domain=72"
   planner::SearchRequest request;
+  std::string gpu;                                   // the catalog's name
+  std::string calibration;                           // what the times were calibrated with
+  double price_per_device_hour = 0;                  // 0: not known
   std::shared_ptr<const topology::Cluster> cluster;  // null: no topology was given
   std::string kind;                                  // of its devices that are meant
 };
 
 struct LoadedPlan {
-  std::string model, gpu, network;
+  std::string model, network;
   model::ModelSpec sizes;
   planner::SavedNames saved_names;
-  std::string software;              // whose steps are predicted
-  std::string calibration;           // what the times were calibrated with
-  std::string notice;                // what the user should know; empty: nothing
-  double price_per_device_hour = 0;  // 0: not known
-  double run_tokens = 0;             // of the whole run; 0: not said
+  std::string software;   // whose steps are predicted
+  std::string notice;     // what the user should know; empty: nothing
+  double run_tokens = 0;  // of the whole run; 0: not said
   std::vector<PlanQuestion> questions;
 };
 

@@ -183,20 +183,32 @@ void ParallelDefaults(ParallelSpec& parallel) {
   STRATA_DEFAULT(parallel, update_policy, ParallelSpec::UPDATE_POLICY_DEFERRED);
 }
 
-}  // namespace
-
-void MemoryDefaults(strata::v1::MemorySpec& memory) {
-  if (memory.automatic()) return;
-  strata::v1::PlaceSpec& place = *memory.mutable_place();
+// Classes that have no place yet.
+void EverythingOnDevice(strata::v1::PlaceSpec& place) {
   for (strata::v1::TierShares* shares : {place.mutable_parameters(), place.mutable_gradients(),
                                          place.mutable_optimizer(), place.mutable_activations()}) {
     const bool given =
         shares->has_device() || shares->has_host() || shares->has_ssd() || shares->has_unified();
     if (!given) shares->set_device(1);
   }
+}
+
+}  // namespace
+
+void MemoryDefaults(strata::v1::MemorySpec& memory) {
+  if (memory.automatic()) return;
+  strata::v1::PlaceSpec& place = *memory.mutable_place();
+  if (!place.automatic()) EverythingOnDevice(place);
   strata::v1::StreamSpec& stream = *memory.mutable_stream();
   if (!stream.has_resident() && !stream.has_moved()) stream.set_automatic(true);
   if (!stream.automatic()) STRATA_DEFAULT(stream, moved, 1);
+}
+
+void ClosePlaces(JobSpec& job) {
+  if (job.memory().automatic()) job.clear_memory();
+  if (!job.memory().place().automatic()) return;
+  job.mutable_memory()->mutable_place()->clear_automatic();
+  MemoryDefaults(*job.mutable_memory());
 }
 
 int64_t RanksOf(const ParallelSpec& parallel) {

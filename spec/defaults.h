@@ -16,6 +16,10 @@ void ApplyDefaults(absl::string_view default_name, strata::v1::JobSpec& job);
 // Of the section alone.
 void MemoryDefaults(strata::v1::MemorySpec& memory);
 
+// Where places are left to be decided (`memory: auto`, or, beside limits, `place: auto`):
+// everything is on the device.
+void ClosePlaces(strata::v1::JobSpec& job);
+
 // The job's name when it gives none: its file's name without folder and ending, other characters
 // than [A-Za-z0-9._-] replaced by '-'; "job" when nothing is left.
 std::string NameFromFile(absl::string_view file);

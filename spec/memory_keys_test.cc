@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "spec/defaults.h"
 #include "spec/good_job.h"
 #include "spec/job_file.h"
 #include "spec/memory_text.h"
+#include "spec/validate.h"
 
 namespace strata::spec {
 namespace {
@@ -48,6 +50,22 @@ TEST(Memory, IsReadWithItsUnitsAndDefaults) {
   EXPECT_EQ(memory.stream().moved(), 1);
   EXPECT_TRUE(ReadSet({"memory={device: 1GiB}"}).file.job.memory().stream().automatic());
   EXPECT_FALSE(ReadSet({}).file.job.has_memory());
+}
+
+TEST(Memory, PlacesLeftOpenBesideLimits_AreWrittenAsTheyWereRead) {
+  const Outcome read = ReadSet({"memory={device: 2GiB, place: auto}"});
+  ASSERT_EQ(read.told, "");
+  strata::v1::JobSpec job = read.file.job;
+  EXPECT_TRUE(job.memory().place().automatic());
+  EXPECT_FALSE(job.memory().place().has_parameters());
+  EXPECT_THAT(WriteJob(job), HasSubstr("place: auto"));
+  Problems problems("job.yaml");
+  CheckSupported(job, read.file.positions, problems);
+  EXPECT_THAT(problems.ToString(), HasSubstr("memory.place: auto is"));
+  ClosePlaces(job);
+  EXPECT_EQ(job.memory().place().optimizer().device(), 1);
+  EXPECT_EQ(job.memory().device(), int64_t{2} << 30);
+  EXPECT_THAT(ReadSet({"memory.place={automatic: true}"}).told, HasSubstr("unknown field"));
 }
 
 TEST(Memory, WhatCannotBeIsRefusedAtItsKey) {
@@ -113,6 +131,7 @@ TEST(Memory, IsReadAsATextOfItsOwn) {
            {"{place: {parameters: ssd}}",
             "--memory:1:10: memory.place.parameters: has bytes on ssd"},
            {"auto", "--memory:1:1: memory: auto is not supported yet"},
+           {"{place: auto}", "--memory:1:2: memory.place: auto is not supported yet"},
            {"{", "--memory:1:"}}) {
     Problems found("--memory");
     ReadMemory(text, found);

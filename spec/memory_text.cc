@@ -26,6 +26,10 @@ strata::v1::MemorySpec ReadMemory(absl::string_view text, Problems& problems) {
       found.Add({positions.Of("memory"), "memory", "auto is not supported yet",
                  "name the tiers, such as {device: 2GiB, place: {parameters: host}}"});
     }
+    if (job.memory().place().automatic()) {
+      found.Add({positions.Of("memory.place"), "memory.place", "auto is not supported yet",
+                 "name the tiers, such as {parameters: host}"});
+    }
     MemoryDefaults(*job.mutable_memory());
     ValidateMemory(job, positions, found);
   }

@@ -148,6 +148,9 @@ class Reader {
     if (auto* memory = dynamic_cast<strata::v1::MemorySpec*>(&message)) {
       if (scalar && node.text == "auto") return memory->set_automatic(true);
     }
+    if (auto* place = dynamic_cast<strata::v1::PlaceSpec*>(&message)) {
+      if (scalar && node.text == "auto") return place->set_automatic(true);
+    }
     if (auto* stream = dynamic_cast<strata::v1::StreamSpec*>(&message)) {
       if (scalar && node.text == "auto") return stream->set_automatic(true);
     }

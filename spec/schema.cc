@@ -196,6 +196,7 @@ bool HoldsWord(const FieldDescriptor& field) {
   return field.full_name() == "strata.v1.ParallelSpec.automatic" ||
          field.full_name() == "strata.v1.RecomputeSpec.mode" ||
          field.full_name() == "strata.v1.MemorySpec.automatic" ||
+         field.full_name() == "strata.v1.PlaceSpec.automatic" ||
          field.full_name() == "strata.v1.StreamSpec.automatic" ||
          field.full_name() == "strata.v1.BufferPolicy.fraction";
 }

@@ -87,6 +87,8 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
   CheckSpeculative(job, check);
   check.Refuse(job.memory().automatic(), "memory", "auto",
                "name the tiers, such as {device: 8GiB}");
+  check.Refuse(job.memory().place().automatic(), "memory.place", "auto",
+               "name the tiers, such as {optimizer: host}");
   const std::string& device = job.resources().device();
   check.Refuse(device != "cpu" && device != "gpu" && !IsKindOfGpu(device), "resources.device",
                device, "use cpu, gpu, or a kind of GPU in lower case, such as h100");

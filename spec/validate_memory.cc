@@ -134,10 +134,11 @@ void ValidateMemory(const JobSpec& job, const PositionMap& positions, Problems& 
   MemoryValidator validator(job, positions, problems);
   if (job.has_memory() && !job.memory().automatic()) {
     validator.Paths();
-    validator.Places();
+    if (!job.memory().place().automatic()) validator.Places();
     validator.Stream();
   }
-  if (!job.parallel().automatic()) validator.Policy();
+  const bool open = job.memory().automatic() || job.memory().place().automatic();
+  if (!job.parallel().automatic() && !open) validator.Policy();
 }
 
 }  // namespace strata::spec

@@ -115,6 +115,9 @@ std::string ValueOf(const Message& section) {
   if (const auto* memory = dynamic_cast<const strata::v1::MemorySpec*>(&section)) {
     return memory->automatic() ? "auto" : "";
   }
+  if (const auto* place = dynamic_cast<const strata::v1::PlaceSpec*>(&section)) {
+    return place->automatic() ? "auto" : "";
+  }
   if (const auto* stream = dynamic_cast<const strata::v1::StreamSpec*>(&section)) {
     return stream->automatic() ? "auto" : "";
   }

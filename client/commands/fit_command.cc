@@ -9,6 +9,8 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/fit_request.h"
+#include "client/prices.h"
+#include "client/views/fit_beside_view.h"
 #include "client/views/fit_view.h"
 #include "common/status_macros.h"
 #include "planner/fit/largest.h"
@@ -125,7 +127,7 @@ int Show(const Arguments& arguments, const LoadedFit& loaded, const Answer& answ
                        .fit = &answer.fit,
                        .ways = &answer.ways,
                        .seconds = answer.seconds,
-                       .price = arguments.Number("--price").value_or(0),
+                       .price = loaded.price,
                        .run_tokens = arguments.Number("--tokens").value_or(0),
                        .arithmetic = arguments.Has("--explain"),
                        .unicode = terminal.options().unicode};
@@ -158,7 +160,7 @@ int RunFit(const Arguments& arguments, Terminal& terminal) {
 std::vector<Flag> FitFlags() {
   using Kind = Flag::Kind;
   constexpr double kMostTokens = 1 << 24, kMostSequences = 1 << 16, kMostRanks = 1 << 17;
-  constexpr double kMostPrice = 1e9, kMostRunTokens = 1e18;
+  constexpr double kMostRunTokens = 1e18;
   std::vector<Flag> flags = {
       {"--model", Kind::kText, "NAME|DIR|config.json",
        "a published model, a Hugging Face directory, or its config.json"},
@@ -180,11 +182,11 @@ std::vector<Flag> FitFlags() {
       {"--max", Kind::kWord, "WHAT",
        "the longest seq, largest micro-batch, most layers or fewest devices that fit"},
       {"--against", Kind::kWord, "zero-infinity", "host memory beside that of another system"},
-      {"--price", Kind::kNumber, "MONEY",
-       "of one device and hour: what tokens cost, and the cheapest way first", "", 0, kMostPrice},
+      PriceFlag("of one device and hour: what tokens cost, and the cheapest way first"),
       {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12", "", 1, kMostRunTokens},
       {"--explain", Kind::kSwitch, "", "the arithmetic behind the bytes"},
-      {"--set", Kind::kText, "PATH=VALUE", "change a key of the job file; may be repeated"}};
+      {"--set", Kind::kText, "PATH=VALUE",
+       "change a key of the job file, or of the job that flags make; may be repeated"}};
   const auto words = [&](const char* name, const std::vector<std::string>& known) {
     for (Flag& flag : flags) {
       if (flag.name == name) flag.words = known;

@@ -172,6 +172,37 @@ TEST(FitCommand, OfAnEnormousPass_AnswersInAMoment) {
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
 }
 
+TEST(FitCommand, OfAModel_SettingsGoOverWhatFlagsMake) {
+  const auto told = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"fit", "--model", "llama-3.2-1b", "--device", "h100"});
+    return RunTyped(flags).out;
+  };
+  EXPECT_THAT(told({"--set", "train.global_batch=32"}), HasSubstr("32 sequences a step"));
+  EXPECT_THAT(told({"--set", "train.micro_batch=4"}), HasSubstr("4 × 2048 tokens, 4 sequences"));
+  EXPECT_THAT(told({"--set", "train.global_batch=32", "--max", "devices"}),
+              HasSubstr("32 sequences a step"));
+}
+
+TEST(FitCommand, OfUnifiedAndCoherentMemory_SaysSo) {
+  const auto told = [](const char* device) {
+    return RunTyped({"fit", "--model", "gpt2", "--device", device}).out;
+  };
+  EXPECT_THAT(told("gb10"), HasSubstr("gb10: host and device are one memory"));
+  EXPECT_THAT(told("gb300"), AllOf(HasSubstr("gb300: the link to the host is coherent"),
+                                   HasSubstr("223.52 GiB of the host for each device")));
+  const json device = json::parse(
+      RunTyped({"fit", "--model", "gpt2", "--device", "gh200", "-o", "json"}).out)["device"];
+  EXPECT_EQ(device["host_bytes"], 480'000'000'000);
+  EXPECT_TRUE(device["coherent"]);
+}
+
+TEST(FitCommand, OfATooSmallHost_DoesNotFit) {
+  const Outcome got = RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100", "--memory",
+                                "{place: {optimizer: host}}", "--set", "memory.host=64GiB"});
+  EXPECT_EQ(got.code, 3);
+  EXPECT_THAT(got.out, HasSubstr("the host memory of rank 0 would hold"));
+}
+
 struct BadCase {
   std::vector<std::string> typed;
   const char* said;
@@ -194,6 +225,10 @@ TEST(FitCommand, BadInput_Is2AndSaysWhatToDo) {
       {{"fit", "--model", "gpt2", "--parallel", "auto"}, "--parallel: auto says nothing to count"},
       {{"fit", "--model", "gpt2", "--memory", "auto"}, "--memory: auto says nothing to count"},
       {{"fit", "--model", "gpt2", "--memory", "{devise: 1GiB}"}, "memory.devise"},
+      {{"fit", "--model", "gpt2", "--set", "train.global_batch=x"}, "--set:1:"},
+      {{"fit", "--model", "gpt2", "--set", "model.layers=3"}, "--set: model.layers: says nothing"},
+      {{"fit", "--model", "gpt2", "--device", "h100", "--price", "a100=2"},
+       "--price: has no price of h100"},
       {{"fit", "--model", "gpt2", "--max", "width"}, "--max"}};
   for (const BadCase& c : cases) {
     const Outcome got = RunTyped(c.typed);

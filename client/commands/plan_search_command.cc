@@ -8,6 +8,7 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
+#include "client/plan_answer.h"
 #include "client/plan_request.h"
 #include "client/views/plan_view.h"
 #include "planner/performance/catalog.h"
@@ -62,26 +63,24 @@ constexpr int64_t kQuickPasses = 512, kQuickData = 512;
 
 // Of the plans that are shown, where the question is one and the steps are Strata's own; unasked,
 // where it takes a moment.
-Replays ReplaysOf(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
-                  bool asked) {
+Replays ReplaysOf(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers, bool asked) {
   Replays replays;
-  if (plan.questions.size() > 1 || plan.software != planner::kOwnFramework) return replays;
-  const planner::SearchRequest& request = plan.questions.front().request;
+  if (answers.size() > 1 || plan.software != planner::kOwnFramework) return replays;
+  const planner::SearchRequest& request = answers.front().question.request;
+  const std::vector<planner::RankedPlan>& plans = answers.front().result.plans;
   int64_t passes = 0, data = 0;
-  for (const planner::RankedPlan& ranked : results.front().plans) {
+  for (const planner::RankedPlan& ranked : plans) {
     passes += planner::PassesOf(request.shape, ranked.layout);
     data = std::max(data, ranked.layout.data);
   }
   if (!asked && (passes > kQuickPasses || data > kQuickData)) return replays;
-  for (const planner::RankedPlan& ranked : results.front().plans) {
+  for (const planner::RankedPlan& ranked : plans) {
     replays.push_back(planner::ReplayPlan(request.machine, plan.sizes, request.shape, ranked));
   }
   return replays;
 }
 
-int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
-  if (!FlagsGoTogether(arguments, terminal)) return kExitUsage;
-  if (!arguments.positional().empty()) return PlanJob(arguments, terminal);
+int PlanModel(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<LoadedPlan> plan = LoadPlan(arguments);
   if (!plan.ok()) return Fail(plan.status(), terminal);
   if (arguments.Has("--replay") &&
@@ -91,26 +90,30 @@ int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
     return kExitUsage;
   }
   if (!plan->notice.empty()) terminal.Say(plan->notice);
-  std::vector<planner::SearchResult> results;
-  bool fits = false;
-  for (const PlanQuestion& question : plan->questions) {
-    absl::StatusOr<planner::SearchResult> found = planner::Search(question.request);
-    if (!found.ok() && plan->questions.size() > 1) {  // of variations, told in their row
-      results.emplace_back();
-      continue;
-    }
-    if (!found.ok()) {
-      terminal.Error(std::string(found.status().message()));
-      return kExitInfeasible;
-    }
-    fits |= !found->plans.empty();
-    results.push_back(*std::move(found));
+  std::vector<PlanAnswer> answers = AnswersOf(*plan);
+  if (arguments.Has("--rank")) {
+    const absl::StatusOr<std::string> note = RankAnswers(arguments.Text("--rank"), answers);
+    if (!note.ok()) return Fail(note.status(), terminal);
+    if (!note->empty()) terminal.Say(*note);
   }
-  const Replays replays = ReplaysOf(*plan, results, arguments.Has("--replay"));
+  if (answers.size() == 1 && !answers.front().why_none.empty()) {
+    terminal.Error(answers.front().why_none);
+    return kExitInfeasible;
+  }
+  const Replays replays = ReplaysOf(*plan, answers, arguments.Has("--replay"));
   const std::string output = arguments.Text("--output", "table");
-  terminal.Out(output == "table" ? PlanText(*plan, results, replays, terminal.options().unicode)
-                                 : ToText(ToJson(*plan, results, replays), output));
+  terminal.Out(output == "table" ? PlanText(*plan, answers, replays, terminal.options().unicode)
+                                 : ToText(ToJson(*plan, answers, replays), output));
+  const bool fits = std::any_of(answers.begin(), answers.end(), [](const PlanAnswer& answer) {
+    return !answer.result.plans.empty();
+  });
   return fits ? kExitDone : kExitInfeasible;
+}
+
+int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
+  if (!FlagsGoTogether(arguments, terminal)) return kExitUsage;
+  return arguments.positional().empty() ? PlanModel(arguments, terminal)
+                                        : PlanJob(arguments, terminal);
 }
 
 }  // namespace

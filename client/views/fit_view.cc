@@ -195,6 +195,32 @@ std::string NumbersText(const FitRequest& request) {
                       " sequences a step");
 }
 
+// Of a card whose host is more, or less, than another memory behind a slow link; else empty.
+std::string DeviceText(const planner::FitDevice& device) {
+  if (device.host_is_device) {
+    return absl::StrCat(device.name,
+                        ": host and device are one memory, so that what is placed on the host "
+                        "frees nothing\n");
+  }
+  std::string text;
+  if (device.coherent) {
+    text = "the link to the host is coherent: the optimizer's state may be in unified memory";
+  }
+  if (device.host_bytes > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", Bytes(device.host_bytes),
+                    " of the host for each device, unless memory.host says another size");
+  }
+  return text.empty() ? "" : absl::StrCat(device.name, ": ", text, "\n");
+}
+
+Json DeviceJson(const planner::FitDevice& device) {
+  return {{"name", device.name},
+          {"bytes", device.bytes > 0 ? Json(device.bytes) : Json()},
+          {"host_bytes", device.host_bytes > 0 ? Json(device.host_bytes) : Json()},
+          {"coherent", device.coherent},
+          {"host_is_device", device.host_is_device}};
+}
+
 std::string TierText(Tier t, const TierBytes& tier, const FitShown& shown) {
   std::string text = absl::StrFormat("  %-13s %12s\n", Name(t), Bytes(tier.total()));
   for (int c = 0; c < planner::kByteClassCount; ++c) {
@@ -261,34 +287,6 @@ std::string WaysText(const FitShown& shown) {
   return text;
 }
 
-const char* WordOf(planner::Quantity quantity) {
-  switch (quantity) {
-    case planner::Quantity::kSequence:
-      return "seq";
-    case planner::Quantity::kMicroBatch:
-      return "micro-batch";
-    case planner::Quantity::kLayers:
-      return "layers";
-    case planner::Quantity::kDevices:
-      return "devices";
-  }
-  return "";
-}
-
-const char* TitleOf(planner::Quantity quantity) {
-  switch (quantity) {
-    case planner::Quantity::kSequence:
-      return "Longest sequence";
-    case planner::Quantity::kMicroBatch:
-      return "Largest micro-batch";
-    case planner::Quantity::kLayers:
-      return "Most layers";
-    case planner::Quantity::kDevices:
-      return "Fewest devices";
-  }
-  return "";
-}
-
 }  // namespace
 
 double PricePerBillion(const FitRequest& request, int ranks, double seconds, double price) {
@@ -305,7 +303,8 @@ std::string FitText(const FitShown& shown) {
       absl::StrCat(shown.title, ": ", common::FormatDecimal(memory.parameters, ""), " parameters, ",
                    NumbersText(request), "\n", memory.mesh.ranks(),
                    memory.mesh.ranks() == 1 ? " rank" : " ranks", " on ", request.device.name, ", ",
-                   Flow(ParallelJson(request.job.parallel())), "; read from ", memory.basis, "\n");
+                   Flow(ParallelJson(request.job.parallel())), "; read from ", memory.basis, "\n",
+                   DeviceText(request.device));
   if (memory.stages.size() > 1) {
     std::vector<std::vector<std::string>> rows;
     for (size_t s = 0; s < memory.stages.size(); ++s) {
@@ -355,6 +354,7 @@ Json FitJson(const FitShown& shown) {
   }
   const planner::StageMemory& worst = memory.of_rank(memory.worst_rank());
   Json json = {{"fits", verdict.fits},
+               {"device", DeviceJson(shown.request->device)},
                {"ranks", std::move(ranks)},
                {"worst", memory.worst_rank()},
                {"ways", std::move(ways)},
@@ -369,72 +369,6 @@ Json FitJson(const FitShown& shown) {
   json["seconds"] = shown.seconds < 0 ? Json() : Json(shown.seconds);
   AddPrice(shown, *shown.request, memory.mesh.ranks(), shown.seconds, json);
   return json;
-}
-
-std::string LargestText(planner::Quantity quantity, const planner::Largest& largest) {
-  if (!largest.found) {
-    return absl::StrCat("\n", TitleOf(quantity), ": none fits — even with ", largest.value, ", ",
-                        largest.bound, "\n");
-  }
-  const bool fewest = quantity == planner::Quantity::kDevices;
-  const bool many = fewest || quantity == planner::Quantity::kLayers;
-  return absl::StrCat("\n", TitleOf(quantity), " that ", many ? "fit: " : "fits: ", largest.value,
-                      " (", largest.fit.verdict.ToText(), ").\nOne ", fewest ? "less" : "step more",
-                      " does not: ", largest.bound, "\n");
-}
-
-Json LargestJson(planner::Quantity quantity, const planner::Largest& largest) {
-  return {{"of", WordOf(quantity)},
-          {"value", largest.found ? Json(largest.value) : Json()},
-          {"step", largest.step},
-          {"bound", largest.bound}};
-}
-
-std::string AgainstText(const Against& against) {
-  const planner::ZeroInfinityOptions& options = against.options;
-  std::vector<std::vector<std::string>> rows;
-  for (const planner::HostItem& item : against.items) {
-    rows.push_back({item.what, item.formula, Bytes(item.exact_bytes), Bytes(item.reserved_bytes)});
-  }
-  const int64_t theirs = planner::ReservedBytes(against.items);
-  rows.push_back({"all", "", "", Bytes(theirs)});
-  std::vector<std::vector<std::string>> own;
-  for (int c = 0; c < planner::kByteClassCount; ++c) {
-    const auto klass = static_cast<ByteClass>(c);
-    if (against.host.of(klass) != 0) own.push_back({Name(klass), Bytes(against.host.of(klass))});
-  }
-  own.push_back({"all", Bytes(against.host.arena_bytes)});
-  const double part = static_cast<double>(against.host.arena_bytes) / static_cast<double>(theirs);
-  return absl::StrFormat(
-      "\nHost memory of a rank with everything on SSD.\nDeepSpeed ZeRO-Infinity, at edaa722 of "
-      "2026-08-22, %s, gradients of %d B, sizes %s: N = %s, W = %d, S = %s (largest sub-group), E "
-      "= "
-      "%s (largest tensor)\n%s\nStrata, from its program:\n%s\nStrata holds %.1f %% of it; neither "
-      "counts the process itself.\n",
-      options.fp16 ? "fp16" : "bf16", options.gradient_bytes,
-      options.pinned_by_torch ? "pinned by torch (powers of two)" : "exact",
-      common::FormatDecimal(static_cast<double>(against.model.parameters), ""), options.ranks,
-      common::FormatDecimal(static_cast<double>(against.model.largest_sub_group), ""),
-      common::FormatDecimal(static_cast<double>(against.model.largest_tensor), ""),
-      FormatTable({"ITEM", "FORMULA", "ASKED FOR", "RESERVED"}, rows),
-      FormatTable({"CLASS", "BYTES"}, own), 100 * part);
-}
-
-Json AgainstJson(const Against& against) {
-  Json items = Json::array();
-  for (const planner::HostItem& item : against.items) {
-    items.push_back({{"what", item.what},
-                     {"formula", item.formula},
-                     {"bytes", item.exact_bytes},
-                     {"reserved_bytes", item.reserved_bytes}});
-  }
-  return {{"name", "zero-infinity"},
-          {"version", "DeepSpeed edaa722 (2026-08-22)"},
-          {"precision", against.options.fp16 ? "fp16" : "bf16"},
-          {"pinned", against.options.pinned_by_torch ? "powers of two" : "exact"},
-          {"items", std::move(items)},
-          {"reserved_bytes", planner::ReservedBytes(against.items)},
-          {"strata_bytes", against.host.arena_bytes}};
 }
 
 }  // namespace strata::client

@@ -2,14 +2,11 @@
 #ifndef STRATA_CLIENT_VIEWS_FIT_VIEW_H_
 #define STRATA_CLIENT_VIEWS_FIT_VIEW_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/views/structured.h"
-#include "planner/fit/largest.h"
 #include "planner/fit/ways.h"
-#include "planner/fit/zero_infinity.h"
 
 namespace strata::client {
 
@@ -30,24 +27,11 @@ std::string FitText(const FitShown& shown);
 // Money per 10⁹ tokens of steps that take so many seconds; negative: not known.
 double PricePerBillion(const planner::FitRequest& request, int ranks, double seconds, double price);
 
-// {fits, ranks: [{rank, tiers: {TIER: {CLASS: bytes}}}], worst, ways: [{parallel, memory, train,
-// seconds, text}], seconds, …}; seconds is null where no model of time knows the device or the job.
-// With a price also price_per_billion_tokens, of the request and of ways, and price_of_run.
+// {fits, device: {name, bytes, host_bytes, …}, ranks: [{rank, tiers: {TIER: {CLASS: bytes}}}],
+// worst, ways: [{parallel, memory, train, seconds, text}], seconds, …}; seconds is null where no
+// model of time knows the device or the job. With a price also price_per_billion_tokens, of the
+// request and of ways, and price_of_run.
 Json FitJson(const FitShown& shown);
-
-// What --max found: one line, and `largest` for programs.
-std::string LargestText(planner::Quantity quantity, const planner::Largest& largest);
-Json LargestJson(planner::Quantity quantity, const planner::Largest& largest);
-
-// Strata's host memory of the request beside ZeRO-Infinity's.
-struct Against {
-  planner::ZeroInfinityOptions options;
-  planner::ZeroInfinityModel model;
-  std::vector<planner::HostItem> items;
-  planner::TierBytes host;  // of Strata's fullest rank
-};
-std::string AgainstText(const Against& against);
-Json AgainstJson(const Against& against);
 
 }  // namespace strata::client
 

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/plan_rank_map.h"
 #include "client/terminal/table.h"
 #include "common/units.h"
@@ -22,31 +23,9 @@ using planner::SearchResult;
 using RankMap = std::vector<scheduler::OrderTime>;
 
 // Of a question's fastest plan.
-RankMap MapOf(const LoadedPlan& plan, const std::vector<SearchResult>& results, size_t question) {
-  const std::vector<RankedPlan>& plans = results[question].plans;
-  return plans.empty() ? RankMap() : RankMapTimes(plan, plan.questions[question], plans.front());
-}
-
-struct Rates {
-  double tokens_per_device = 0;  // a second
-  double mfu_causal = 0, mfu_full = 0;
-  double per_billion_tokens = 0, run = 0;  // money; 0: no price, or no tokens
-  double run_days = 0;
-};
-
-Rates RatesOf(const LoadedPlan& plan, const SearchRequest& request, const RankedPlan& ranked) {
-  const double devices = static_cast<double>(request.devices);
-  const double tokens = static_cast<double>(request.global_batch * request.shape.sequence_length);
-  Rates rates;
-  rates.tokens_per_device = tokens / ranked.step.seconds / devices;
-  // Of the 16-bit peak, whatever the products run in.
-  const double peak = request.machine.gpu.peak[static_cast<int>(planner::Precision::kHalf)];
-  rates.mfu_causal = rates.tokens_per_device * planner::FlopsPerToken(request.shape, true) / peak;
-  rates.mfu_full = rates.tokens_per_device * planner::FlopsPerToken(request.shape, false) / peak;
-  rates.per_billion_tokens = 1e9 / rates.tokens_per_device / 3600 * plan.price_per_device_hour;
-  rates.run = rates.per_billion_tokens * plan.run_tokens / 1e9;
-  rates.run_days = plan.run_tokens / (rates.tokens_per_device * devices) / 86400;
-  return rates;
+RankMap MapOf(const LoadedPlan& plan, const PlanAnswer& answer) {
+  const std::vector<RankedPlan>& plans = answer.result.plans;
+  return plans.empty() ? RankMap() : RankMapTimes(plan, answer.question, plans.front());
 }
 
 // Numbers as numbers, words as words.
@@ -64,9 +43,28 @@ Json ObjectOf(const std::vector<std::pair<std::string, std::string>>& pairs) {
 }
 
 Json MemoryOf(const SearchRequest& request, const RankedPlan& ranked) {
+  const double host = request.machine.network.host_memory_bytes;
   return {{"place", ObjectOf(planner::InJobWords(ranked.layout).memory)},
           {"device_bytes", ranked.step.memory_bytes},
-          {"device_limit_bytes", request.memory_bytes}};
+          {"device_limit_bytes", request.memory_bytes},
+          {"host_bytes", ranked.step.host_bytes},
+          {"host_limit_bytes", host > 0 ? Json(host) : Json()}};
+}
+
+// What a plan needs more of than there is: of the device, of its share of the host, or of both.
+struct Need {
+  bool of_host = false;
+  double bytes = 0, limit = 0;
+};
+std::vector<Need> NeedsOf(const SearchRequest& request, const RankedPlan& large) {
+  std::vector<Need> needs;
+  const double host = request.machine.network.host_memory_bytes;
+  if (large.step.memory_bytes > request.memory_bytes) {
+    needs.push_back({false, large.step.memory_bytes, request.memory_bytes});
+  }
+  if (host > 0 && large.step.host_bytes > host)
+    needs.push_back({true, large.step.host_bytes, host});
+  return needs;
 }
 
 std::string WhyOf(const LoadedPlan& plan, const SearchRequest& request, const SearchResult& result,
@@ -87,12 +85,13 @@ void AddReplay(const absl::StatusOr<planner::Replay>* replay, Json& json) {
   json["replay"] = {{"seconds", (*replay)->seconds}, {"terms", terms}};
 }
 
-Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchResult& result,
-            size_t index, const RankMap& rank_map, const absl::StatusOr<planner::Replay>* replay) {
-  const RankedPlan& ranked = result.plans[index];
+Json JsonOf(const LoadedPlan& plan, const PlanAnswer& answer, size_t index, const RankMap& rank_map,
+            const absl::StatusOr<planner::Replay>* replay) {
+  const SearchRequest& request = answer.question.request;
+  const RankedPlan& ranked = answer.result.plans[index];
   Json terms = Json::object();
   for (const auto& [name, seconds] : planner::NamedTerms(ranked.step.terms)) terms[name] = seconds;
-  const Rates rates = RatesOf(plan, request, ranked);
+  const PlanRates rates = RatesOf(answer.question, plan.run_tokens, ranked);
   Json json = {
       {"parallel", ObjectOf(planner::InJobWords(ranked.layout, plan.saved_names).parallel)},
       {"memory", MemoryOf(request, ranked)},
@@ -101,8 +100,8 @@ Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchRe
       {"tokens_per_second_per_device", rates.tokens_per_device},
       {"mfu_causal", rates.mfu_causal},
       {"mfu_full_attention", rates.mfu_full},
-      {"why", WhyOf(plan, request, result, index)}};
-  if (plan.price_per_device_hour > 0) {
+      {"why", WhyOf(plan, request, answer.result, index)}};
+  if (answer.question.price_per_device_hour > 0) {
     json["price_per_billion_tokens"] = rates.per_billion_tokens;
     if (plan.run_tokens > 0) json["price_of_run"] = rates.run;
   }
@@ -163,13 +162,17 @@ std::string ReplayText(const Replays& replays) {
                          100 * (replays[0]->seconds / replays[best]->seconds - 1));
 }
 
-std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
-                       const SearchResult& result, const Replays& replays, bool unicode) {
+std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const Replays& replays,
+                       bool unicode) {
+  const SearchRequest& request = answer.question.request;
+  const SearchResult& result = answer.result;
   std::vector<std::vector<std::string>> rows;
-  const bool priced = plan.price_per_device_hour > 0;
+  const bool priced = answer.question.price_per_device_hour > 0;
+  const bool on_host = std::any_of(result.plans.begin(), result.plans.end(),
+                                   [](const RankedPlan& p) { return p.step.host_bytes > 0; });
   const double longest = result.plans.back().step.seconds;
   for (const RankedPlan& ranked : result.plans) {
-    const Rates rates = RatesOf(plan, request, ranked);
+    const PlanRates rates = RatesOf(answer.question, plan.run_tokens, ranked);
     std::vector<std::string> row = {
         absl::StrCat(rows.size() + 1), common::FormatShortSeconds(ranked.step.seconds),
         absl::StrFormat("%.0f", rates.tokens_per_device),
@@ -180,12 +183,14 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
       row.insert(row.begin() + 2,
                  replay.ok() ? common::FormatShortSeconds(replay->seconds) : std::string("–"));
     }
+    if (on_host) row.push_back(absl::StrFormat("%.1f GB", ranked.step.host_bytes / 1e9));
     if (priced) row.push_back(absl::StrFormat("%.2f", rates.per_billion_tokens));
     row.push_back(planner::InJobWords(ranked.layout, plan.saved_names).ToText());
     rows.push_back(std::move(row));
   }
   std::vector<std::string> heading = {"", "STEP", "TOKENS/S", "MFU", "DEVICE"};
   if (!replays.empty()) heading.insert(heading.begin() + 2, "REPLAYED");
+  if (on_host) heading.push_back("HOST");
   if (priced) heading.push_back("PER 1e9 TOKENS");
   heading.push_back("LAYOUT");
   std::string text = FormatTable(heading, rows);
@@ -199,7 +204,7 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
                           : "# products a attention m memory-bound kernels . what they wait for",
                   "\n");
   absl::StrAppend(&text, ReplayText(replays));
-  const Rates rates = RatesOf(plan, request, result.plans.front());
+  const PlanRates rates = RatesOf(answer.question, plan.run_tokens, result.plans.front());
   if (plan.run_tokens > 0) {
     absl::StrAppendFormat(&text, "\n%.3g tokens take %.1f days", plan.run_tokens, rates.run_days);
     absl::StrAppend(&text, priced ? absl::StrFormat(" and cost %.4g\n", rates.run) : "\n");
@@ -210,89 +215,142 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
 std::string NothingFits(const LoadedPlan& plan, const SearchRequest& request,
                         const SearchResult& result) {
   if (!result.smallest.has_value()) return "no layout fits\n";
-  const RankedPlan& smallest = *result.smallest;
-  const double host = request.machine.network.host_memory_bytes;
-  const bool of_host = host > 0 && smallest.step.host_bytes > host;
+  const auto text = [](std::string* out, const Need& need) {
+    absl::StrAppendFormat(out, "%.1f GB of a %s, %.1f are there", need.bytes / 1e9,
+                          need.of_host ? "device's share of its host" : "device", need.limit / 1e9);
+  };
   return absl::StrFormat(
-      "none of %d legal layouts fits: the smallest, %s, needs %.1f GB of a %s, %.1f are there "
+      "none of %d legal layouts fits: the smallest, %s, needs %s "
       "— more devices, a smaller micro-batch or sequence, or strata fit for other ways\n",
-      result.legal, planner::InJobWords(smallest.layout, plan.saved_names).ToText(),
-      (of_host ? smallest.step.host_bytes : smallest.step.memory_bytes) / 1e9,
-      of_host ? "device's share of its host" : "device",
-      (of_host ? host : request.memory_bytes) / 1e9);
+      result.legal, planner::InJobWords(result.smallest->layout, plan.saved_names).ToText(),
+      absl::StrJoin(NeedsOf(request, *result.smallest), ", and ", text));
+}
+
+// What the answers say of something, each once: "H100, A100-80GB".
+template <typename Get>
+std::string Each(const std::vector<PlanAnswer>& answers, const Get& get) {
+  std::vector<std::string> all;
+  for (const PlanAnswer& answer : answers) {
+    const std::string text = absl::StrCat(get(answer.question));
+    if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(text);
+  }
+  return absl::StrJoin(all, ", ");
+}
+
+std::string HeadText(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers) {
+  const SearchRequest& first = answers.front().question.request;
+  const auto devices = [](const PlanQuestion& q) { return q.request.devices; };
+  const auto batch = [](const PlanQuestion& q) { return q.request.global_batch; };
+  return absl::StrCat(plan.model, " on ", Each(answers, devices), " ",
+                      Each(answers, [](const PlanQuestion& q) { return q.gpu; }),
+                      plan.network.empty() ? "" : absl::StrCat(", ", plan.network), ": ",
+                      Each(answers, batch), " sequences of ", first.shape.sequence_length,
+                      " tokens a step, products in ", planner::NameOf(first.precision), ", by ",
+                      plan.software, "; times as calibrated by ",
+                      Each(answers, [](const PlanQuestion& q) { return q.calibration; }), "\n");
+}
+
+// Of a variation without a plan.
+std::string WhyNoPlan(const LoadedPlan& plan, const PlanAnswer& answer) {
+  if (!answer.why_none.empty()) return absl::StrCat("no legal layout: ", answer.why_none);
+  const auto& smallest = answer.result.smallest;
+  if (!smallest.has_value()) return "does not fit";
+  const auto text = [](std::string* out, const Need& need) {
+    absl::StrAppendFormat(out, "%.1f GB of %s%.1f", need.bytes / 1e9,
+                          need.of_host ? "the host's " : "", need.limit / 1e9);
+  };
+  return absl::StrCat("does not fit: needs ",
+                      absl::StrJoin(NeedsOf(answer.question.request, *smallest), " and ", text),
+                      " with ", planner::InJobWords(smallest->layout, plan.saved_names).ToText());
+}
+
+std::string VariationsText(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers) {
+  const bool priced = std::any_of(answers.begin(), answers.end(), [](const PlanAnswer& answer) {
+    return answer.question.price_per_device_hour > 0;
+  });
+  const bool run = priced && plan.run_tokens > 0;
+  std::vector<std::string> heading = {"WITH", "STEP", "TOKENS/S"};
+  if (priced) heading.push_back("PER 1e9 TOKENS");
+  if (run) heading.push_back("RUN");
+  heading.push_back("LAYOUT");
+  std::vector<std::vector<std::string>> rows;
+  for (const PlanAnswer& answer : answers) {
+    std::vector<std::string>& row = rows.emplace_back();
+    row.push_back(answer.question.settings);
+    if (answer.result.plans.empty()) {
+      row.push_back("–");
+      row.resize(heading.size() - 1);
+      row.push_back(WhyNoPlan(plan, answer));
+      continue;
+    }
+    const RankedPlan& best = answer.result.plans.front();
+    const PlanRates rates = RatesOf(answer.question, plan.run_tokens, best);
+    row.push_back(common::FormatShortSeconds(best.step.seconds));
+    row.push_back(absl::StrFormat("%.0f", rates.tokens_per_device));
+    const bool has_price = answer.question.price_per_device_hour > 0;
+    if (priced) row.push_back(has_price ? absl::StrFormat("%.2f", rates.per_billion_tokens) : "");
+    if (run) row.push_back(has_price ? absl::StrFormat("%.4g", rates.run) : "");
+    row.push_back(planner::InJobWords(best.layout, plan.saved_names).ToText());
+  }
+  return FormatTable(heading, rows);
 }
 
 }  // namespace
 
-std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& results,
+std::string PlanText(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers,
                      const Replays& replays, bool unicode) {
-  const SearchRequest& first = plan.questions.front().request;
-  std::string text =
-      absl::StrCat(plan.model, " on ", first.devices, " ", plan.gpu,
-                   plan.network.empty() ? "" : absl::StrCat(", ", plan.network), ": ",
-                   first.global_batch, " sequences of ", first.shape.sequence_length,
-                   " tokens a step, products in ", planner::NameOf(first.precision), ", by ",
-                   plan.software, "; times as calibrated by ", plan.calibration, "\n");
-  if (plan.questions.size() == 1) {
-    absl::StrAppend(&text, results[0].legal, " legal layouts\n\n");
+  std::string text = HeadText(plan, answers);
+  if (answers.size() == 1) {
+    const PlanAnswer& answer = answers.front();
+    absl::StrAppend(&text, answer.result.legal, " legal layouts\n\n");
     return text +
-           (results[0].plans.empty() ? NothingFits(plan, first, results[0])
-                                     : RankedText(plan, first, results[0], replays, unicode)) +
-           RankMapText(MapOf(plan, results, 0));
+           (answer.result.plans.empty() ? NothingFits(plan, answer.question.request, answer.result)
+                                        : RankedText(plan, answer, replays, unicode)) +
+           RankMapText(MapOf(plan, answer));
   }
-  std::vector<std::vector<std::string>> rows;
-  for (size_t q = 0; q < results.size(); ++q) {
-    const PlanQuestion& question = plan.questions[q];
-    if (results[q].plans.empty()) {
-      rows.push_back(
-          {question.settings, results[q].legal == 0 ? "no legal layout" : "does not fit"});
-      continue;
-    }
-    const RankedPlan& best = results[q].plans.front();
-    const Rates rates = RatesOf(plan, question.request, best);
-    rows.push_back(
-        {question.settings, common::FormatShortSeconds(best.step.seconds),
-         absl::StrFormat("%.0f", rates.tokens_per_device),
-         plan.price_per_device_hour > 0 ? absl::StrFormat("%.2f", rates.per_billion_tokens) : "",
-         planner::InJobWords(best.layout, plan.saved_names).ToText()});
-  }
-  return absl::StrCat(
-      text, "\n",
-      FormatTable({"WITH", "STEP", "TOKENS/S",
-                   plan.price_per_device_hour > 0 ? "PER 1e9 TOKENS" : "", "LAYOUT"},
-                  rows));
+  return absl::StrCat(text, "\n", VariationsText(plan, answers));
 }
 
-Json ToJson(const LoadedPlan& plan, const std::vector<SearchResult>& results,
+Json ToJson(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers,
             const Replays& replays) {
-  const auto plans = [&](size_t q, size_t most) {
+  const auto add_smallest = [&plan](const PlanAnswer& answer, Json& json) {
+    const auto& smallest = answer.result.smallest;
+    if (!smallest.has_value()) return;
+    json["smallest"] = {
+        {"parallel", ObjectOf(planner::InJobWords(smallest->layout, plan.saved_names).parallel)},
+        {"memory", MemoryOf(answer.question.request, *smallest)}};
+  };
+  const auto plans = [&](const PlanAnswer& answer, size_t most) {
     Json list = Json::array();
-    for (size_t i = 0; i < std::min(most, results[q].plans.size()); ++i) {
-      list.push_back(JsonOf(plan, plan.questions[q].request, results[q], i,
-                            i == 0 ? MapOf(plan, results, q) : RankMap(),
+    for (size_t i = 0; i < std::min(most, answer.result.plans.size()); ++i) {
+      list.push_back(JsonOf(plan, answer, i, i == 0 ? MapOf(plan, answer) : RankMap(),
                             i < replays.size() ? &replays[i] : nullptr));
     }
     return list;
   };
+  const PlanQuestion& first = answers.front().question;
   Json json = {{"model", plan.model},
-               {"device", plan.gpu},
-               {"devices", plan.questions.front().request.devices},
+               {"device", first.gpu},
+               {"devices", first.request.devices},
                {"framework", plan.software},
-               {"calibration", plan.calibration}};
-  if (plan.questions.size() == 1) {
-    json["legal"] = results[0].legal;
-    json["plans"] = plans(0, results[0].plans.size());
-    if (const auto& smallest = results[0].smallest; smallest.has_value()) {
-      json["smallest"] = {
-          {"parallel", ObjectOf(planner::InJobWords(smallest->layout, plan.saved_names).parallel)},
-          {"memory", MemoryOf(plan.questions[0].request, *smallest)}};
-    }
+               {"calibration", first.calibration}};
+  if (answers.size() == 1) {
+    json["legal"] = answers[0].result.legal;
+    json["plans"] = plans(answers[0], answers[0].result.plans.size());
+    add_smallest(answers[0], json);
     return json;
   }
   json["variations"] = Json::array();
-  for (size_t q = 0; q < results.size(); ++q) {
-    json["variations"].push_back(
-        {{"set", plan.questions[q].settings}, {"legal", results[q].legal}, {"plans", plans(q, 1)}});
+  for (const PlanAnswer& answer : answers) {
+    Json row = {{"set", answer.question.settings},
+                {"device", answer.question.gpu},
+                {"devices", answer.question.request.devices},
+                {"calibration", answer.question.calibration},
+                {"legal", answer.result.legal},
+                {"plans", plans(answer, 1)}};
+    add_smallest(answer, row);
+    if (!answer.why_none.empty()) row["why_none"] = answer.why_none;
+    json["variations"].push_back(std::move(row));
   }
   return json;
 }
@@ -302,7 +360,7 @@ namespace {
 // Of the fastest: what it waits for. Of others: what they lose by.
 std::string WhyOf(const std::vector<Candidate>& layouts, size_t index) {
   const Candidate& layout = layouts[index];
-  if (!layout.fits) return "does not fit into the memory there is";
+  if (!layout.fits) return absl::StrCat("does not fit: ", layout.lacks);
   std::string waits;
   for (const auto& [name, seconds] : layout.terms) {
     if (name == "compute" || name == "correction" || seconds < 0.02 * layout.seconds) continue;
@@ -343,6 +401,9 @@ Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top) {
                      {"terms", terms},
                      {"why", WhyOf(layouts, i)},
                      {"set", layout.settings}});
+    if (!layout.words.memory.empty()) {
+      plans.back()["memory"]["place"] = ObjectOf(layout.words.memory);
+    }
     if (!layout.correction.has_value()) continue;
     plans.back()["correction"] = {{"ratio", layout.correction->ratio},
                                   {"steps", layout.correction->steps},

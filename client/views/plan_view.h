@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/plan_request.h"
+#include "client/plan_answer.h"
 #include "client/views/structured.h"
 #include "planner/search/auto_layout.h"
 #include "planner/search/replay.h"
@@ -17,15 +17,15 @@ namespace strata::client {
 // none were replayed.
 using Replays = std::vector<absl::StatusOr<planner::Replay>>;
 
-// One result per question of the plan.
-std::string PlanText(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
+// In the order of the answers.
+std::string PlanText(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers,
                      const Replays& replays, bool unicode);
 // {plans: [{parallel, memory, seconds, terms, why, replay: {seconds, terms} or null and
 // replay_reason, …}]}; with a topology the first has also
 // {rank_map: {seconds, contiguous, random, hostname}}, of a step as it would be placed; of several
-// questions, {variations: [{set, plans}]} with the best of each.
-Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
-            const Replays& replays);
+// questions, {variations: [{set, device, legal, plans}]} with the best of each, or {smallest:
+// {parallel, memory}} of what does not fit, and `why_none` where no layout is legal.
+Json ToJson(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers, const Replays& replays);
 
 // The first `top` of a job's layouts.
 std::string LayoutsText(const std::vector<planner::Candidate>& layouts, size_t top);

@@ -1,28 +1,33 @@
 #include "planner/fit/devices.h"
 
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
 #include "planner/fit/library_attention.h"
+#include "planner/performance/catalog.h"
 
 namespace strata::planner {
 namespace {
 
 using common::kMiB;
 
-struct Kind {
-  const char* name;
-  int64_t mebibytes;
-  bool library_attention = false;
-};
+// Hopper: see worker/trainer/attention_choice.cc.
+constexpr int64_t kLibraryGeneration = 9;
 
-// As nvidia-smi tells the total, with ECC where it is usual; NVIDIA's data sheets round these.
-constexpr Kind kKinds[] = {{"h100", 81559, true},  {"h100-80", 81559, true}, {"h200", 143771, true},
-                           {"gh200", 97871, true}, {"b200", 183359},         {"a100-80", 81920},
-                           {"a100-40", 40960},     {"a100", 81920},          {"v100", 32768},
-                           {"v100-32", 32768},     {"v100-16", 16384},       {"l40s", 46068},
-                           {"l4", 23034},          {"a10", 23028},           {"t4", 15360},
-                           {"rtx4090", 24564},     {"rtx3090", 24576},       {"rtx5090", 32607}};
+FitDevice DeviceFrom(const v1::GpuProfile& gpu, std::string name) {
+  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
+  const v1::NetworkProfile& network = gpu.network();
+  return {.name = std::move(name),
+          .bytes = gpu.reported_mebibytes() > 0 ? gpu.reported_mebibytes() * kMiB
+                                                : whole(gpu.memory_bytes()),
+          .is_cpu = false,
+          .library_attention = gpu.generation() == kLibraryGeneration,
+          .host_is_device = network.host_is_device(),
+          .coherent = network.page_rate() > 0,
+          .host_bytes = whole(network.host_memory_bytes())};
+}
 
 // A process on one of eight H100s with one communicator was reported to take 1.06 GB beside its
 // tensors (NVIDIA/nccl, "All-to-all seems to trigger connection of many channels", 2025): a context
@@ -40,16 +45,13 @@ constexpr int64_t kGranularity = 2 * kMiB;  // of cuMemCreate
 absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes) {
   const std::string name = absl::AsciiStrToLower(text);
   if (name == "cpu") return FitDevice{};
-  std::string known = "cpu";
-  for (const Kind& kind : kKinds) {
-    if (name == kind.name) {
-      return FitDevice{name, kind.mebibytes * kMiB, false, kind.library_attention};
-    }
-    absl::StrAppend(&known, ", ", kind.name);
-  }
-  if (sized_bytes > 0) return FitDevice{std::string(text), sized_bytes, false};
+  const Catalog& catalog = Catalog::Shipped();
+  if (const v1::GpuProfile* gpu = catalog.GpuNamed(name)) return DeviceFrom(*gpu, name);
+  if (sized_bytes > 0)
+    return FitDevice{.name = std::string(text), .bytes = sized_bytes, .is_cpu = false};
   return absl::NotFoundError(
-      absl::StrCat("is no kind of device — give a size such as 24GB, or one of ", known));
+      absl::StrCat("is no kind of device — give a size such as 24GB, or one of cpu, ",
+                   absl::AsciiStrToLower(catalog.KnownNames())));
 }
 
 std::vector<OverheadItem> OverheadOf(const FitDevice& device, const OverheadFacts& facts) {

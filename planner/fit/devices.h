@@ -17,7 +17,14 @@ struct FitDevice {
   bool is_cpu = true;  // kernels compute in host memory
   // Trainers take cuDNN's attention on it by themselves (worker/trainer/attention_choice.h).
   bool library_attention = false;
+  // One memory for device and host: what is placed on the host frees nothing.
+  bool host_is_device = false;
+  bool coherent = false;   // device and host reach each other's memory without faults
+  int64_t host_bytes = 0;  // its share of the host's memory; 0: not known
 };
+
+// Cards of a node, where nobody tells how many: those share its host memory and disks.
+inline constexpr int kDevicesPerNode = 8;
 
 // What a process takes of a device beside Strata's arena.
 struct OverheadItem {
@@ -26,7 +33,7 @@ struct OverheadItem {
   std::string source;
 };
 
-// "cpu", a kind of card ("h100", "a100-80"), or a size for a card that is not in the table
+// "cpu", a kind of card that the catalog knows ("h100", "a100-80"), or a size for one that it lacks
 // ("24GB", already read as `sized_bytes`; 0: not a size). NotFound lists the kinds.
 absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes);
 

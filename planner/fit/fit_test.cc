@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "planner/fit/arithmetic.h"
@@ -8,6 +9,7 @@
 #include "planner/fit/largest.h"
 #include "planner/fit/ways.h"
 #include "planner/fit/zero_infinity.h"
+#include "planner/performance/catalog.h"
 
 namespace strata::planner {
 namespace {
@@ -149,6 +151,45 @@ TEST(Device, Names_AreCardsOrSizes) {
   EXPECT_EQ(DeviceOf("24GB", 24 * kGB)->bytes, 24 * kGB);
   EXPECT_TRUE(DeviceOf("cpu", 0)->is_cpu);
   EXPECT_THAT(std::string(DeviceOf("h1000", 0).status().message()), HasSubstr("h100"));
+  EXPECT_EQ(DeviceOf("h100", 0)->bytes, int64_t{81559} << 20);  // as nvidia-smi tells it
+  EXPECT_TRUE(DeviceOf("h200", 0)->library_attention);
+  EXPECT_FALSE(DeviceOf("b200", 0)->library_attention);
+}
+
+TEST(Device, EveryKindOfTheCatalog_IsKnown) {
+  for (const v1::GpuProfile& gpu : Catalog::Shipped().profiles().gpus()) {
+    const auto device = DeviceOf(gpu.name(), 0);
+    ASSERT_TRUE(device.ok()) << gpu.name();
+    EXPECT_NEAR(static_cast<double>(device->bytes) / gpu.memory_bytes(), 1, 0.12) << gpu.name();
+  }
+  EXPECT_TRUE(DeviceOf("gb10", 0)->host_is_device);
+  EXPECT_TRUE(DeviceOf("gb200", 0)->coherent);
+  EXPECT_EQ(DeviceOf("gh200", 0)->host_bytes, 480 * kGB);
+}
+
+TEST(Fit, OfOneMemoryForHostAndDevice_CountsBothAndOffersNoHost) {
+  const FitRequest request = RequestOf("llama-3.1-8b", Method::kMixed, *DeviceOf("gb10", 0), 2048);
+  const Fit fit = *ReadFit(request);
+  EXPECT_FALSE(fit.verdict.fits);
+  EXPECT_THAT(fit.verdict.ToText(), HasSubstr("one memory with its host's"));
+  for (const Way& way : FindWays(request)) {
+    EXPECT_THAT(way.text, ::testing::Not(HasSubstr("host"))) << way.text;
+  }
+}
+
+TEST(Fit, WhatTheHostDoesNotHold_IsNotOffered) {
+  FitRequest request = RequestOf("llama-3.1-8b", Method::kMixed, *DeviceOf("gh200", 0), 2048);
+  const auto on_host = [&] {
+    const std::vector<Way> ways = FindWays(request);
+    return std::any_of(ways.begin(), ways.end(), [](const Way& way) {
+      return way.fit.memory.of_rank(0).tier(program::Tier::kHost).arena_bytes > 60 * kGB;
+    });
+  };
+  EXPECT_TRUE(on_host());
+  request.device.host_bytes = 60 * kGB;  // 12 bytes of 8 G parameters are 96
+  EXPECT_FALSE(on_host());
+  request.job.mutable_memory()->set_host(400 * kGB);  // the user knows better
+  EXPECT_TRUE(on_host());
 }
 
 // DataStates' public logs of MLP-Offload, 4 ranks: 50 and 64 buffers a rank of so many f32

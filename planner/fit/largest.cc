@@ -50,7 +50,8 @@ void SetDevices(int64_t devices, FitRequest& request) {
   parallel.clear_shard_group();
   if (data > 1) parallel.set_shard_group(data);
   request.job.mutable_resources()->set_ranks(devices);
-  request.job.mutable_train()->set_global_batch(data * Degree(request.job.train().micro_batch()));
+  v1::TrainSpec& train = *request.job.mutable_train();
+  if (!request.batch_given) train.set_global_batch(data * Degree(train.micro_batch()));
 }
 
 struct Range {

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "model/family_defaults.h"
 #include "model/parameter_count.h"
 
@@ -52,6 +56,7 @@ constexpr Row kRows[] = {
     {"llama-3.1-70b", 70553706496, kF, kL, 80, 8192, 64, 8, 128, 28672, 128256, 131072, false, 5e5},
     {"llama-3.1-405b", 405853388800, kF, kL, 126, 16384, 128, 8, 128, 53248, 128256, 131072, false,
      5e5},
+    {"llama-3.3-70b", 70553706496, kF, kL, 80, 8192, 64, 8, 128, 28672, 128256, 131072, false, 5e5},
     {"llama-3.2-1b", 1235814400, kF, kL, 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 5e5},
     {"llama-3.2-3b", 3212749824, kF, kL, 28, 3072, 24, 8, 128, 8192, 128256, 131072, true, 5e5},
     // Yang et al., "Qwen2.5 Technical Report", 2024.
@@ -72,6 +77,10 @@ constexpr Row kRows[] = {
     // Jiang et al., "Mistral 7B", 2023; "Mixtral of Experts", 2024.
     {"mistral-7b", 7241732096, kF, kM, 32, 4096, 32, 8, 128, 14336, 32000, 32768, false, 10000, 0,
      4096},
+    {"mistral-7b-v0.2", 7241732096, kF, kM, 32, 4096, 32, 8, 128, 14336, 32000, 32768, false, 1e6,
+     0, 0},
+    {"mistral-7b-v0.3", 7248023552, kF, kM, 32, 4096, 32, 8, 128, 14336, 32768, 32768, false, 1e6,
+     0, 0},
     {"mixtral-8x7b", 46702792704, Kind::kMoe, kM, 32, 4096, 32, 8, 128, 14336, 32000, 32768, false,
      1e6, 0, 0, 8, 2},
     {"mixtral-8x22b", 140620634112, Kind::kMoe, kM, 56, 6144, 48, 8, 128, 16384, 32000, 65536,
@@ -95,9 +104,13 @@ constexpr Row kRows[] = {
      2047},
     {"phi-3-medium", 13960238080, kF, kP, 40, 5120, 40, 10, 128, 17920, 32064, 4096, false, 10000,
      0, 2047},
-    // Devlin et al., "BERT", 2019: the encoder with its pooler, uncased.
+    // Devlin et al., "BERT", 2019: the encoder with its pooler, uncased and cased.
     {"bert-base", 109482240, Kind::kEncoder, kGp, 12, 768, 12, 12, 64, 3072, 30522, 512, true},
     {"bert-large", 335141888, Kind::kEncoder, kGp, 24, 1024, 16, 16, 64, 4096, 30522, 512, true},
+    {"bert-base-cased", 108310272, Kind::kEncoder, kGp, 12, 768, 12, 12, 64, 3072, 28996, 512,
+     true},
+    {"bert-large-cased", 333579264, Kind::kEncoder, kGp, 24, 1024, 16, 16, 64, 4096, 28996, 512,
+     true},
     // Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021: 224 × 224 pixels, 1,000 classes;
     // context: patches and the class token.
     {"vit-b-16", 86567656, Kind::kVision, kGp, 12, 768, 12, 12, 64, 3072, 1000, 197, false, 10000,
@@ -135,8 +148,69 @@ FitModel ModelOf(const Row& row) {
   return made;
 }
 
-std::string Normal(absl::string_view name) {
+// Other names of a row, as its authors, Hugging Face and torchvision write them.
+constexpr std::pair<const char*, const char*> kAliases[] = {{"vit-base", "vit-b-16"},
+                                                            {"vit-base-patch16-224", "vit-b-16"},
+                                                            {"vit-large", "vit-l-16"},
+                                                            {"vit-large-patch16-224", "vit-l-16"},
+                                                            {"vit-huge", "vit-h-14"},
+                                                            {"vit-huge-patch14-224", "vit-h-14"},
+                                                            {"vit-b", "vit-b-16"},
+                                                            {"vit-l", "vit-l-16"},
+                                                            {"vit-h", "vit-h-14"},
+                                                            {"bert-base-uncased", "bert-base"},
+                                                            {"bert-large-uncased", "bert-large"}};
+
+// Words of names that say how weights were trained, not how many there are.
+constexpr const char* kTrainings[] = {"hf", "chat", "instruct", "it", "pt", "v0.1", "4k"};
+
+std::string Lower(absl::string_view name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", "-"}});
+}
+
+// Names that are one but for how words are joined: "gpt-2" and "gpt2", "vit-b/16" and "vit-b-16".
+std::string Joined(absl::string_view name) {
+  std::string joined;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool between = (name[i] == '-' || name[i] == '/') && i > 0 && i + 1 < name.size() &&
+                         absl::ascii_isalpha(name[i - 1]) && absl::ascii_isdigit(name[i + 1]);
+    if (!between) joined += name[i] == '/' ? '-' : name[i];
+  }
+  return joined;
+}
+
+// "meta-llama/Meta-Llama-3-8B-Instruct" is llama-3-8b; `base` names no training where it is a size.
+std::string WithoutTraining(absl::string_view name, bool with_base) {
+  std::vector<std::string> kept;
+  for (const absl::string_view word : absl::StrSplit(name, '-')) {
+    const bool training =
+        std::find(std::begin(kTrainings), std::end(kTrainings), word) != std::end(kTrainings) ||
+        (kept.empty() && word == "meta") || (!with_base && word == "base");
+    if (!training) kept.emplace_back(word);
+  }
+  return absl::StrJoin(kept, "-");
+}
+
+const Row* RowNamed(absl::string_view name) {
+  const std::string joined = Joined(name);
+  for (const auto& [alias, of] : kAliases) {
+    if (joined == Joined(alias)) return RowNamed(of);
+  }
+  for (const Row& row : kRows) {
+    if (joined == Joined(row.name)) return &row;
+  }
+  return nullptr;
+}
+
+// By the name itself, then without whoever publishes it, then without how it was trained.
+const Row* RowOf(absl::string_view name) {
+  const std::string whole = Lower(name);
+  const std::string own = whole.substr(whole.rfind('/') + 1);
+  for (const std::string& each :
+       {whole, own, WithoutTraining(own, true), WithoutTraining(own, false)}) {
+    if (const Row* row = RowNamed(each)) return row;
+  }
+  return nullptr;
 }
 
 // Insertions, deletions and substitutions that lead from one name to the other.
@@ -222,10 +296,10 @@ const std::vector<Preset>& AllPresets() {
 }
 
 absl::StatusOr<FitModel> PresetModel(absl::string_view name) {
-  const std::string wanted = Normal(name);
+  if (const Row* row = RowOf(name)) return ModelOf(*row);
+  const std::string wanted = Lower(name);
   const Row* nearest = &kRows[0];
   for (const Row& row : kRows) {
-    if (wanted == row.name) return ModelOf(row);
     if (Distance(wanted, row.name) < Distance(wanted, nearest->name)) nearest = &row;
   }
   return absl::NotFoundError(

@@ -49,7 +49,9 @@ struct Preset {
 // In the order of the table.
 const std::vector<Preset>& AllPresets();
 
-// NotFound, with the nearest name. Case does not count, and `_` is `-`.
+// NotFound, with the nearest name. Case does not count, `_` is `-`, and names are understood as
+// people write them: "gpt-2", "vit-base", "meta-llama/Llama-3.1-8B-Instruct",
+// "google/vit-base-patch16-224".
 absl::StatusOr<FitModel> PresetModel(absl::string_view name);
 
 }  // namespace strata::planner

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "planner/fit/devices.h"
 #include "planner/job/job_plan.h"
 
 namespace strata::planner {
@@ -14,7 +15,6 @@ namespace {
 using program::Tier;
 
 constexpr int64_t kSsdBlock = 4096;  // bytes
-constexpr int kDevicesPerNode = 8;   // of cards; of CPU ranks all are on one machine
 
 // At most what a number holds, which no machine has.
 int64_t Times(int64_t bytes, int64_t count) {
@@ -60,6 +60,27 @@ int FullestRank(const MemoryOfJob& memory, Tier tier) {
   return rank;
 }
 
+// The card, which may be one memory with the host, and what is known of a host for it where the job
+// says nothing.
+void LookAtCard(const FitRequest& request, const MemoryOfJob& memory, Tightest& tightest) {
+  const FitDevice& device = request.device;
+  const int rank = FullestRank(memory, memory.compute_tier);
+  const TierBytes& compute = memory.of_rank(rank).tier(memory.compute_tier);
+  const int away = FullestRank(memory, Tier::kHost);
+  const TierBytes& host = memory.of_rank(away).tier(Tier::kHost);
+  const std::string place = absl::StrCat("the device of rank ", rank);
+  if (device.host_is_device) {
+    tightest.Look({true, absl::StrCat(place, ", one memory with its host's,"), "",
+                   compute.total() + host.arena_bytes, device.bytes, MostOf(compute)});
+    return;
+  }
+  tightest.Look({true, place, "", compute.total(), device.bytes, MostOf(compute)});
+  if (device.host_bytes > 0 && !request.job.memory().has_host()) {
+    tightest.Look({true, absl::StrCat("the host memory of rank ", away), "", host.arena_bytes,
+                   device.host_bytes, MostOf(host)});
+  }
+}
+
 }  // namespace
 
 std::string Verdict::ToText() const {
@@ -77,9 +98,7 @@ Verdict Judge(const FitRequest& request, const MemoryOfJob& memory) {
   const int rank = FullestRank(memory, memory.compute_tier);
   const TierBytes& compute = memory.of_rank(rank).tier(memory.compute_tier);
   const std::string device = absl::StrCat("the device of rank ", rank);
-  if (!request.device.is_cpu) {
-    tightest.Look({true, device, "", compute.total(), request.device.bytes, MostOf(compute)});
-  }
+  if (!request.device.is_cpu) LookAtCard(request, memory, tightest);
   if (limits.has_device() && request.device_limit_given) {
     tightest.Look(
         {true, device, "memory.device", compute.arena_bytes, limits.device(), MostOf(compute)});

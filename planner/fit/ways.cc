@@ -92,6 +92,7 @@ bool Place(unsigned classes, bool on_ssd, FitRequest& request) {
         request);
   // Of a CPU rank without an arena of its own the device is the host.
   if (request.device.is_cpu && !on_ssd && !request.job.memory().has_device()) return false;
+  if (request.device.host_is_device && !on_ssd) return false;  // it frees nothing
   v1::MemorySpec& memory = MemoryOf(request);
   v1::PlaceSpec& place = *memory.mutable_place();
   if (request.inference) classes &= kParameters;
@@ -106,6 +107,16 @@ bool Place(unsigned classes, bool on_ssd, FitRequest& request) {
     request.job.mutable_parallel()->set_update_policy(ParallelSpec::UPDATE_POLICY_SPOOLED);
   }
   return classes != 0;
+}
+
+// Of a coherent link: pages of states come and go.
+bool Unified(FitRequest& request) {
+  if (request.inference) return false;
+  Shard(ParallelSpec::SHARD_ZERO1, request);
+  TierShares& states = *MemoryOf(request).mutable_place()->mutable_optimizer();
+  states.Clear();
+  states.set_unified(1);
+  return true;
 }
 
 bool NarrowState(FitRequest& request) {
@@ -188,6 +199,8 @@ void SizeDisk(const Fit& fit, FitRequest& request) {
 class Search {
  public:
   Search(const FitRequest& request, std::vector<Way>& ways) : base_(request), ways_(ways) {}
+
+  const FitRequest& request() const { return base_; }
 
   // The first of these that fits: the change alone; with recompute; with passes of one sequence,
   // too.
@@ -355,6 +368,9 @@ void TryTiers(Search& search) {
   constexpr unsigned kAll = kParameters | kGradients | kOptimizer | kActivations;
   search.Try("layers streamed from host memory, two at a time",
              [](FitRequest& r) { return Place(kParameters, false, r); });
+  if (search.request().device.coherent) {
+    search.Try("the optimizer's state in unified memory, updated by the device", Unified);
+  }
   const std::pair<unsigned, const char*> onto_host[] = {
       {kActivations, "activations in host memory"},
       {kOptimizer, "the optimizer's state in host memory, updated there"},

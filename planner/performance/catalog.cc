@@ -73,6 +73,7 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   }
   software.tensor_exposed = profile.tensor_exposed();
   software.pipeline_overlap = profile.pipeline_overlap();
+  software.pipeline_latency = profile.pipeline_latency();
   software.pipeline_moves_each = profile.pipeline_moves_each();
   software.zero2_gathers_each = !profile.shards_as_strata();
   software.context_shares = !profile.shards_as_strata();
@@ -228,6 +229,12 @@ const v1::GpuProfile* Catalog::GpuNamed(absl::string_view name,
   return best;
 }
 
+std::string Catalog::KnownNames() const {
+  std::vector<std::string> known;
+  for (const v1::GpuProfile& gpu : profiles_.gpus()) known.push_back(gpu.name());
+  return absl::StrJoin(known, ", ");
+}
+
 bool Catalog::MayBe(absl::string_view kind, absl::string_view name) const {
   const v1::GpuProfile* const gpu = GpuNamed(name, std::nullopt);
   return gpu != nullptr && (IsNamed(*gpu, kind) || IsOneOf(*gpu, kind));
@@ -309,10 +316,8 @@ absl::StatusOr<FoundMachine> Catalog::Find(const MachineRequest& request) const 
   const bool scaled = profile == nullptr;
   if (scaled) profile = GpuNamed(kScaledFrom, std::nullopt);
   if (profile == nullptr || (scaled && !request.half_peak.has_value())) {
-    std::vector<std::string> known;
-    for (const v1::GpuProfile& gpu : profiles_.gpus()) known.push_back(gpu.name());
-    return absl::NotFoundError(absl::StrCat("no profile of a GPU named ", request.gpu,
-                                            " — name one of ", absl::StrJoin(known, ", ")));
+    return absl::NotFoundError(
+        absl::StrCat("no profile of a GPU named ", request.gpu, " — name one of ", KnownNames()));
   }
   FoundMachine found;
   Machine& machine = found.machine;

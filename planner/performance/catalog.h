@@ -58,11 +58,16 @@ class Catalog {
   // A100-40GB or an A100-80GB, "a100-40" the first alone.
   bool MayBe(absl::string_view kind, absl::string_view name) const;
 
+  // By a name or an alias, upper or lower case. Of GPUs of one product the one whose memory is
+  // nearest; without it the alias's. Null: not known.
+  const v1::GpuProfile* GpuNamed(absl::string_view name,
+                                 std::optional<double> memory_bytes = std::nullopt) const;
+  // "H100, H200, …", for messages.
+  std::string KnownNames() const;
+
   const v1::HardwareCatalog& profiles() const { return profiles_; }
 
  private:
-  // Of GPUs of one product the one whose memory is nearest; without it the alias's.
-  const v1::GpuProfile* GpuNamed(absl::string_view name, std::optional<double> memory_bytes) const;
   const v1::SoftwareProfile& SoftwareOf(absl::string_view release,
                                         absl::string_view framework) const;
   const v1::CalibrationProfile* CalibrationOf(const v1::GpuProfile& gpu,

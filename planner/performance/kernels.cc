@@ -61,6 +61,8 @@ double ProductSeconds(const Machine& machine, Precision precision, const Product
   return std::max(best + kExposedOutput * output, inputs + output) + gpu.kernel_seconds;
 }
 
+double WidthOf(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
+
 double MemorySeconds(const Machine& machine, double bytes, double kernels) {
   return bytes / (machine.gpu.memory_rate * machine.calibration.memory) +
          kernels * machine.gpu.kernel_seconds;
@@ -87,7 +89,7 @@ double AttentionShare(const Machine& machine) {
 // FlashAttention-2 (arXiv:2307.08691, section 3): scores never leave the processor. FLOPs are those
 // of the blocks at or below the diagonal; the backward has five products to the forward's two.
 AttentionTime FusedSeconds(const Machine& machine, double batch, double heads, double head_dim,
-                           double queries, double length) {
+                           double queries, double length, Precision precision) {
   constexpr double kBlock = 128;
   constexpr double kFill = 256;          // keys' worth of time that starts a row of blocks
   constexpr double kBackwardRate = 0.8;  // of the forward's: atomics, more registers
@@ -100,7 +102,7 @@ AttentionTime FusedSeconds(const Machine& machine, double batch, double heads, d
   const double occupied = blocks / (waves * processors);
   // Heads of 64 feed the tensor cores half as deep products.
   const double narrow = head_dim / (head_dim + 32) * (128.0 + 32) / 128;
-  const double rate = machine.gpu.peak[static_cast<int>(Precision::kHalf)] *
+  const double rate = machine.gpu.peak[static_cast<int>(precision)] *
                       machine.calibration.attention * AttentionShare(machine) *
                       std::min(1.1, narrow) * occupied * depth / (depth + kFill);
   AttentionTime time;
@@ -113,27 +115,30 @@ AttentionTime FusedSeconds(const Machine& machine, double batch, double heads, d
 // figure 3): no block is skipped. Passes over the scores, 2 bytes each: written, scaled and
 // softmaxed (2), dropped out with its mask (2.5), read (1); the backward reads and writes 9.
 AttentionTime UnfusedSeconds(const Machine& machine, double batch, double heads, double head_dim,
-                             double queries, double length) {
+                             double queries, double length, Precision precision) {
   constexpr double kForwardPasses = 6.5, kBackwardPasses = 9;
   const double scores = batch * heads * queries * length;
-  const Precision half = Precision::kHalf;
-  const double outer = ProductSeconds(machine, half, {batch * heads, queries, length, head_dim});
-  const double inner = ProductSeconds(machine, half, {batch * heads, queries, head_dim, length});
+  const double width = WidthOf(precision);
+  const double outer =
+      ProductSeconds(machine, precision, {batch * heads, queries, length, head_dim, width});
+  const double inner =
+      ProductSeconds(machine, precision, {batch * heads, queries, head_dim, length, width});
   // The products' own reads and writes of scores are counted by them.
   AttentionTime time;
-  time.forward = outer + inner + MemorySeconds(machine, scores * 2 * (kForwardPasses - 2), 3);
+  time.forward = outer + inner + MemorySeconds(machine, scores * width * (kForwardPasses - 2), 3);
   time.backward =
-      2 * outer + 2 * inner + MemorySeconds(machine, scores * 2 * (kBackwardPasses - 4), 3);
+      2 * outer + 2 * inner + MemorySeconds(machine, scores * width * (kBackwardPasses - 4), 3);
   return time;
 }
 
 }  // namespace
 
 AttentionTime AttentionSeconds(const Machine& machine, double batch, double heads, double head_dim,
-                               double queries, double length) {
+                               double queries, double length, Precision precision) {
+  const Precision scores = precision == Precision::kFp32 ? precision : Precision::kHalf;
   return machine.software.attention == Software::Attention::kFused
-             ? FusedSeconds(machine, batch, heads, head_dim, queries, length)
-             : UnfusedSeconds(machine, batch, heads, head_dim, queries, length);
+             ? FusedSeconds(machine, batch, heads, head_dim, queries, length, scores)
+             : UnfusedSeconds(machine, batch, heads, head_dim, queries, length, scores);
 }
 
 }  // namespace strata::planner

@@ -34,15 +34,20 @@ double MemorySeconds(const Machine& machine, double bytes, double kernels);
 // fused (SimuMax v1.2).
 double LossSeconds(const Machine& machine, double bytes, double kernels);
 
+// Of an activation, of a parameter as kernels read it, and of what is sent of either.
+double WidthOf(Precision precision);
+
 struct AttentionTime {
   double forward = 0;
   double backward = 0;
 };
 
 // Causal attention of `batch` sequences, `heads` heads of a device, `queries` positions of the
-// sequence's `length` on it (context parallel: length / degree, balanced).
+// sequence's `length` on it (context parallel: length / degree, balanced). In 16 bits, but of a
+// training in f32.
 AttentionTime AttentionSeconds(const Machine& machine, double batch, double heads, double head_dim,
-                               double queries, double length);
+                               double queries, double length,
+                               Precision precision = Precision::kHalf);
 
 }  // namespace strata::planner
 

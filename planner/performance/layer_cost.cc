@@ -8,11 +8,10 @@
 namespace strata::planner {
 namespace {
 
-constexpr double kHalfBytes = 2;
-
 // Lengths of one micro-batch on one device.
 struct Lengths {
   double tokens, hidden, query, key_value, up, down, regional_tokens, tensor;
+  double width;  // bytes of a value
 };
 
 // Forward, and both backward products, of M × K by K × N; the gradient of the weights is
@@ -34,6 +33,7 @@ Lengths LengthsOf(const TrainingShape& shape, const LayerKey& key) {
   const double tensor = static_cast<double>(key.tensor);
   Lengths lengths;
   lengths.tensor = tensor;
+  lengths.width = WidthOf(key.precision);
   lengths.tokens = static_cast<double>(key.micro_batch) *
                    static_cast<double>(shape.sequence_length) / static_cast<double>(key.context);
   lengths.regional_tokens = key.sequence_parallel ? lengths.tokens / tensor : lengths.tokens;
@@ -65,10 +65,10 @@ Products ProductsOf(const TrainingShape& shape, const LayerKey& key, const Lengt
     batch = std::max(1.0, static_cast<double>(shape.experts) / static_cast<double>(key.expert));
     rows = RoutedTokens(shape, x) / batch;
   }
-  return {.qkv = {1, x.tokens, x.query + 2 * x.key_value, x.hidden},
-          .attended = {1, x.tokens, x.hidden, x.query},
-          .up = {batch, rows, x.up, x.hidden},
-          .down = {batch, rows, x.hidden, x.down}};
+  return {.qkv = {1, x.tokens, x.query + 2 * x.key_value, x.hidden, x.width},
+          .attended = {1, x.tokens, x.hidden, x.query, x.width},
+          .up = {batch, rows, x.up, x.hidden, x.width},
+          .down = {batch, rows, x.hidden, x.down, x.width}};
 }
 
 void AddProducts(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
@@ -79,9 +79,9 @@ void AddProducts(const Machine& machine, const TrainingShape& shape, const Layer
   }
 }
 
-// Bytes that kernels bound by memory move in a forward. Per element of 2 bytes: two norms read and
-// write (8), two residual additions with their dropout or bias read twice and write (12): these
-// stand outside the tensor-parallel region. Inside: rotary positions and the layout of heads (8 of
+// Bytes that kernels bound by memory move in a forward. Per element: two norms read and write (4
+// values), two residual additions with their dropout or bias read twice and write (6): these stand
+// outside the tensor-parallel region. Inside: rotary positions and the layout of heads (4 of
 // queries, keys, values), the activation (read and write).
 struct MovedBytes {
   double norms, residuals, heads, activation;
@@ -92,11 +92,11 @@ struct MovedBytes {
 
 MovedBytes MovedBytesOf(const TrainingShape& shape, const Lengths& x) {
   const double rows = shape.experts > 0 ? RoutedTokens(shape, x) : x.tokens;
-  return {.norms = x.regional_tokens * x.hidden * 8,
-          .residuals = x.regional_tokens * x.hidden * 12,
-          .heads = x.tokens * (x.query + 2 * x.key_value) * 8,
-          .activation = rows * (x.up + x.down) * kHalfBytes,
-          .routing = shape.experts > 0 ? rows * x.hidden * 8 : 0};
+  return {.norms = x.regional_tokens * x.hidden * 4 * x.width,
+          .residuals = x.regional_tokens * x.hidden * 6 * x.width,
+          .heads = x.tokens * (x.query + 2 * x.key_value) * 4 * x.width,
+          .activation = rows * (x.up + x.down) * x.width,
+          .routing = shape.experts > 0 ? rows * x.hidden * 4 * x.width : 0};
 }
 
 // Casts to narrow types: each operand is read in 16 bits and written as it is and transposed. The
@@ -133,7 +133,7 @@ struct TensorSeconds {
 
 TensorSeconds TensorSecondsOf(const Machine& machine, const LayerKey& key, const Lengths& x) {
   const GroupShape group = GroupOf(machine, &RankMapLinks::tensor, key.tensor, 1);
-  const double bytes = x.tokens * x.hidden * kHalfBytes;
+  const double bytes = x.tokens * x.hidden * x.width;
   const bool narrow = machine.software.narrow_gathers && Narrow(key.precision);
   const double gathered = narrow ? bytes / 2 : bytes;
   if (!key.sequence_parallel) {
@@ -152,7 +152,7 @@ void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKe
   backward.tensor += 2 * both * exposed;
   if (shape.experts > 0 && key.expert > 1) {
     const GroupShape experts = GroupOf(machine, &RankMapLinks::tensor, key.expert, 1);
-    const double sent = RoutedTokens(shape, x) * x.hidden * kHalfBytes;
+    const double sent = RoutedTokens(shape, x) * x.hidden * x.width;
     const double exchange = CollectiveSeconds(machine, Collective::kAllToAll, experts, sent);
     forward.tensor += 2 * exchange;
     backward.tensor += 2 * exchange;
@@ -166,7 +166,7 @@ void AddContext(const Machine& machine, const LayerKey& key, const Lengths& x, P
                 PassCost& backward) {
   if (key.context <= 1) return;
   const GroupShape group = GroupOf(machine, &RankMapLinks::context, key.context, key.tensor);
-  const double own = 2 * x.tokens * x.key_value * kHalfBytes;
+  const double own = 2 * x.tokens * x.key_value * x.width;
   const double hop = MessageSeconds(machine, group, own);
   const double hops = static_cast<double>(key.context - 1);
   forward.context += hop + std::max(0.0, (hops - 1) * hop - forward.attention);
@@ -182,14 +182,16 @@ void AddLaunch(const Machine& machine, double kernels, PassCost& pass) {
 void AddHead(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
              const Lengths& x, LayerCost& cost) {
   const double vocabulary = static_cast<double>(shape.vocab) / x.tensor;
-  AddProduct(machine, Precision::kHalf, {1, x.tokens, vocabulary, x.hidden}, cost.head_forward,
+  const Precision precision =
+      key.precision == Precision::kFp32 ? Precision::kFp32 : Precision::kHalf;
+  AddProduct(machine, precision, {1, x.tokens, vocabulary, x.hidden, x.width}, cost.head_forward,
              cost.head_backward);
   constexpr double kForwardShare = 14.0 / 22;  // the rest makes the gradient
   const double traffic = x.tokens * vocabulary * machine.software.loss_traffic;
   cost.head_forward.memory += LossSeconds(machine, kForwardShare * traffic, 4);
   cost.head_backward.memory += LossSeconds(machine, (1 - kForwardShare) * traffic, 2);
   const GroupShape group = GroupOf(machine, &RankMapLinks::tensor, key.tensor, 1);
-  const double bytes = x.tokens * x.hidden * kHalfBytes;
+  const double bytes = x.tokens * x.hidden * x.width;
   cost.head_backward.tensor += CollectiveSeconds(machine, Collective::kAllReduce, group, bytes);
 }
 
@@ -199,7 +201,7 @@ AttentionTime AttentionOf(const Machine& machine, const TrainingShape& shape, co
       machine, static_cast<double>(key.micro_batch), x.query / static_cast<double>(shape.head_dim),
       static_cast<double>(shape.head_dim),
       static_cast<double>(shape.sequence_length) / static_cast<double>(key.context),
-      static_cast<double>(shape.sequence_length));
+      static_cast<double>(shape.sequence_length), key.precision);
 }
 
 void AddRecompute(const Machine& machine, const TrainingShape& shape, const LayerKey& key,

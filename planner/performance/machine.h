@@ -52,6 +52,9 @@ struct Software {
   int64_t attention_generation = 10;
   double tensor_exposed = 1;     // the part of tensor-parallel collectives that nothing hides
   bool pipeline_overlap = true;  // sends between stages hide in the steady state
+  // No more passes are in flight than without sends, so that what these take is waited for wherever
+  // the others do not take as long.
+  bool pipeline_latency = false;
   // Fully sharded, or sharded gradients, in a pipeline: they move with each micro-batch, as without
   // one. False: gathered parameters stay, and only the last micro-batch reduces (torchtitan, FSDP2
   // with reshard_after_forward off).

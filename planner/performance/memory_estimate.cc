@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/performance/kernels.h"
 #include "planner/performance/step_prediction.h"
 
 namespace strata::planner {
@@ -28,6 +29,11 @@ bool ActivationsAway(const LayoutChoice& layout) {
   return layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
 }
 
+// Of an element in f32 the parameter is the master.
+double StatesOf(const LayoutChoice& layout) {
+  return kStateBytes - (layout.precision == Precision::kFp32 ? 4 : 0);
+}
+
 // Parameters, gradients, master copies and moments. Fully sharded: all of it; two layers at a
 // time, the embedding and the head are whole, in 16 bits, with their gradients.
 double StateBytes(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
@@ -35,28 +41,31 @@ double StateBytes(const Machine& machine, const TrainingShape& shape, const Layo
   const double shards = static_cast<double>(layout.sharing());
   const double held = parameters.dense + parameters.experts;
   const bool away = StatesAway(layout) && !machine.network.host_is_device;
-  const double state_bytes = away ? 0 : kStateBytes;
+  const double state_bytes = away ? 0 : StatesOf(layout);
+  const double width = WidthOf(layout.precision);
   const Software& software = machine.software;
   if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
-    return held * 2 + held * (4 + state_bytes) / shards;
+    return held * width + held * (4 + state_bytes) / shards;
   }
   if (layout.sharding != Sharding::kZero3) {
-    return held * 6 + held * state_bytes / (Replicated(layout) ? 1 : shards);
+    return held * (width + 4) + held * state_bytes / (Replicated(layout) ? 1 : shards);
   }
+  const double shard = 4 + state_bytes + (kStateBytes - StatesOf(layout));
   // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
   // micro-batch.
   if (layout.pipeline > 1 && !software.pipeline_moves_each)
-    return held * (4 + state_bytes) / shards + held * (2 + 2);
+    return held * shard / shards + held * 2 * width;
   const double ends = (shape.tied || layout.pipeline > 1 ? 1 : 2) *
                       static_cast<double>(shape.vocab * shape.hidden) /
                       static_cast<double>(layout.tensor);
   const double layer = std::max(0.0, held - ends) / std::max(1.0, LayersOf(shape, layout).middle);
-  return held * (4 + state_bytes) / shards + (2 * layer + ends) * (2 + 2);
+  return held * shard / shards + (2 * layer + ends) * 2 * width;
 }
 
 // Of one micro-batch on one device.
 struct Lengths {
   double tokens, region, hidden, query, keys, row_sums;
+  double width;      // bytes of a value
   double rows, ffn;  // of the block's activation
 };
 
@@ -68,6 +77,7 @@ Lengths LengthsOf(const TrainingShape& shape, const LayoutChoice& layout) {
              static_cast<double>(layout.context);
   x.region = x.tokens / (layout.sequence_parallel ? tensor : 1);
   x.hidden = static_cast<double>(shape.hidden);
+  x.width = WidthOf(layout.precision);
   x.query = static_cast<double>(shape.heads) * head_dim / tensor;
   x.keys = std::max(static_cast<double>(shape.kv_heads) / tensor, 1.0) * head_dim;
   x.row_sums = 4 * x.query / head_dim;
@@ -109,21 +119,22 @@ double MicroBatchesHeld(const LayoutChoice& layout) {
 ByValue<double> ValueBytes(const TrainingShape& shape, const LayoutChoice& layout) {
   const Lengths x = LengthsOf(shape, layout);
   const double up = shape.gated ? 2 : 1;
-  return {2 * 2 * x.region * x.hidden,
-          2 * x.tokens * (x.query + 2 * x.keys),
-          x.tokens * (2 * x.query + x.row_sums),
-          2 * x.region * x.hidden,
-          2 * x.rows * x.ffn * up,
-          2 * x.rows * x.ffn};
+  return {2 * x.width * x.region * x.hidden,
+          x.width * x.tokens * (x.query + 2 * x.keys),
+          x.tokens * (x.width * x.query + x.row_sums),
+          x.width * x.region * x.hidden,
+          x.width * x.rows * x.ffn * up,
+          x.width * x.rows * x.ffn};
 }
 
 double ActivationBytes(const Software& software, const TrainingShape& shape,
                        const LayoutChoice& layout) {
   const Lengths x = LengthsOf(shape, layout);
-  const double input = 2 * x.region * x.hidden;
+  const double input = x.width * x.region * x.hidden;
   if (layout.recompute == Recompute::kOperators) {
     // The input, every other product's output (queries, values, one of the block's, the last).
-    return 2 * input + x.tokens * (2 * (2 * x.query + x.keys) + x.row_sums) + 2 * x.rows * x.ffn;
+    return 2 * input + x.tokens * (x.width * (2 * x.query + x.keys) + x.row_sums) +
+           x.width * x.rows * x.ffn;
   }
   const ByValue<double> values = ValueBytes(shape, layout);
   if (software.saves_by_value) {
@@ -156,7 +167,7 @@ double MemoryEstimate(const Machine& machine, const TrainingShape& shape,
   double rooms = 0;
   if (StatesAway(layout) && layout.unified && !one_memory) {
     const double held = parameters.dense + parameters.experts;
-    rooms = std::min(held / ShardsOf(layout) * kStateBytes, kRoomBytes);
+    rooms = std::min(held / ShardsOf(layout) * StatesOf(layout), kRoomBytes);
   }
   return StateBytes(machine, shape, layout, parameters) + activations + logits + gradient +
          ReplayedBytes(machine.software, shape, layout) + rooms + kRuntimeBytes;
@@ -167,7 +178,7 @@ double HostEstimate(const Machine& machine, const TrainingShape& shape, const La
   if (machine.network.host_is_device) return 0;
   double bytes = 0;
   if (StatesAway(layout) && !layout.disk) {
-    bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * kStateBytes;
+    bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * StatesOf(layout);
   }
   if (ActivationsAway(layout)) {
     bytes += ActivationBytes(machine.software, shape, layout) * LayersOf(shape, layout).middle *

@@ -26,7 +26,8 @@ struct TrainingShape {
   int64_t expert_ffn = 0;
 };
 
-// What the matrix products of the blocks run in. Attention, norms and the head stay in 16 bits.
+// What the matrix products of the blocks run in. Attention, norms and the head stay in 16 bits, but
+// with kFp32.
 enum class Precision { kFp32, kHalf, kFp8, kMxfp8, kNvfp4 };  // kHalf: bf16 or fp16
 inline constexpr int kPrecisions = 5;
 // "fp32", "bf16", "fp8", "mxfp8", "nvfp4".
@@ -40,7 +41,7 @@ enum class Recompute { kNone, kSelective, kOperators, kFull, kListed };
 SavedValues SavedBy(Recompute recompute, SavedValues listed);
 // The mode that says so in all layers; kListed: none does.
 Recompute ModeOf(SavedValues saved);
-enum class Offload { kNone, kOptimizer, kActivations, kAll };
+enum class Offload { kNone = 0, kOptimizer = 1, kActivations = 2, kAll = 3 };  // bits
 
 struct LayoutChoice {
   int64_t tensor = 1;
@@ -79,6 +80,10 @@ struct LayoutChoice {
   int64_t devices() const { return tensor * pipeline * context * data; }
   int64_t micro_batches() const { return global_batch / (data * micro_batch); }
 };
+
+// Of one training token, forward and backward, without recompute: the products of the blocks and
+// the head, and attention over the whole sequence, or over its causal half.
+double FlopsPerToken(const TrainingShape& shape, bool causal);
 
 }  // namespace strata::planner
 

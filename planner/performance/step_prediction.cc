@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "planner/performance/kernels.h"
 #include "planner/performance/links.h"
 #include "planner/performance/memory_estimate.h"
 
@@ -30,6 +31,12 @@ Stages StagesOf(const TrainingShape& shape, const LayoutChoice& layout, const La
   stages.last.backward += cost.head_backward;
   if (layout.pipeline == 1) stages.middle = stages.last;
   return stages;
+}
+
+// Of a parameter as it is gathered.
+double GatheredBytes(const Machine& machine, const LayoutChoice& layout) {
+  const double given = machine.software.gathered_bytes;
+  return layout.precision == Precision::kFp32 ? std::max(given, WidthOf(layout.precision)) : given;
 }
 
 GroupShape ShardGroup(const Machine& machine, const LayoutChoice& layout) {
@@ -63,8 +70,8 @@ double DataSecondsPerStep(const Machine& machine, const LayoutChoice& layout,
   const double reduce = CollectiveSeconds(machine, Collective::kReduceScatter, group,
                                           held * software.gradient_bytes) +
                         ReplicaSeconds(machine, layout, parameters);
-  const double gather =
-      CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
+  const double gather = CollectiveSeconds(machine, Collective::kAllGather, group,
+                                          held * GatheredBytes(machine, layout));
   if (!software.data_overlap) return reduce + gather;
   const double chunks = static_cast<double>(std::max<int64_t>(layout.chunks, 4));
   const double backward = stage.backward.compute() * (1 - 1 / chunks);
@@ -86,7 +93,7 @@ double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& sha
   const double held = (parameters.dense + parameters.experts) / layers;
   const double count = software.collectives_per_layer;
   const double gather = count * CollectiveSeconds(machine, Collective::kAllGather, group,
-                                                  held * software.gathered_bytes / count);
+                                                  held * GatheredBytes(machine, layout) / count);
   const double reduce = count * CollectiveSeconds(machine, Collective::kReduceScatter, group,
                                                   held * software.gradient_bytes / count);
   const bool kept = layout.sharding == Sharding::kZero2;  // parameters, from forward to backward
@@ -111,7 +118,7 @@ double DataSecondsBeside(const Machine& machine, const LayoutChoice& layout,
   if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
     const double gather =
         CollectiveSeconds(machine, Collective::kAllGather, ShardGroup(machine, layout),
-                          held * software.gathered_bytes);
+                          held * GatheredBytes(machine, layout));
     seconds += std::max(0.0, gather - (software.data_overlap ? stage.forward.compute() : 0));
   }
   if (!layout.context_shares) {
@@ -136,10 +143,10 @@ double ExposedReplicaSeconds(const Machine& machine, const TrainingShape& shape,
   const Software& software = machine.software;
   const GroupShape group = ShardGroup(machine, layout);
   const double held = (parameters.dense + parameters.experts) / layers;
-  const double moved =
-      CollectiveSeconds(machine, Collective::kReduceScatter, group,
-                        held * software.gradient_bytes) +
-      CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
+  const double moved = CollectiveSeconds(machine, Collective::kReduceScatter, group,
+                                         held * software.gradient_bytes) +
+                       CollectiveSeconds(machine, Collective::kAllGather, group,
+                                         held * GatheredBytes(machine, layout));
   const double room = layers * std::max(0.0, cost.backward.compute() - moved);
   const double hidden = std::min(sums * (1 - 1 / layers), room);
   return sums - hidden + kContention * hidden;
@@ -202,7 +209,7 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
     const bool disk = layout.disk && machine.network.disk_rate > 0;
     const double slowest = disk ? machine.network.disk_rate : rate;
     exposed += std::max(0.0, elements * 4 / rate - stage.backward.compute()) +
-               elements * (slowest < rate ? 12 / slowest : 2 / rate) +
+               elements * (slowest < rate ? 12 / slowest : WidthOf(layout.precision) / rate) +
                HostUpdateSeconds(machine, layout, elements, stage);
   }
   if (layout.offload != Offload::kOptimizer) {
@@ -217,12 +224,43 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
 
 double MessageOf(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout) {
   if (layout.pipeline <= 1) return 0;
-  const double bytes = 2.0 * static_cast<double>(layout.micro_batch) *
+  const double bytes = WidthOf(layout.precision) * static_cast<double>(layout.micro_batch) *
                        static_cast<double>(shape.sequence_length * shape.hidden) /
                        static_cast<double>(layout.context * layout.tensor);
   const int64_t stride = layout.devices() / layout.pipeline;
   return MessageSeconds(machine, GroupOf(machine, &RankMapLinks::pipeline, layout.pipeline, stride),
                         bytes);
+}
+
+// A table that the first and the last stage hold: its gradients, of which each may have shards, are
+// summed between the two once they are all there.
+double TiedSeconds(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout) {
+  if (!shape.tied || layout.pipeline <= 1) return 0;
+  const double table =
+      static_cast<double>(shape.vocab * shape.hidden) / static_cast<double>(layout.tensor);
+  const double parts =
+      layout.sharding == Sharding::kReplicated ? 1 : static_cast<double>(layout.sharing());
+  const int64_t apart = layout.devices() / layout.pipeline * (layout.pipeline - 1);
+  return CollectiveSeconds(machine, Collective::kAllReduce,
+                           GroupOf(machine, &RankMapLinks::pipeline, 2, apart),
+                           table / parts * machine.software.gradient_bytes);
+}
+
+// What messages between stages add to the passes of one micro-batch in the steady state, where they
+// go on beside the computation. Of each of its chunks a device sends activations and gradients:
+// where these take longer than it computes, the links bound it.
+double SteadyMessages(const Machine& machine, const LayoutChoice& layout, double message,
+                      double computed) {
+  const double stages = static_cast<double>(layout.pipeline);
+  const double chunks = static_cast<double>(layout.chunks);
+  // Of two stages each has an end of the model, which sends one way alone.
+  const double sent = 2 * chunks - (layout.pipeline == 2 ? 1 : 0);
+  const double exposed = std::max(0.0, sent * message - computed);
+  if (!machine.software.pipeline_latency) return exposed;
+  // A pass ends when those that are in flight have been all the way there and back.
+  const double in_flight = layout.chunks > 1 ? chunks * stages + stages - 1 : stages;
+  const double there_and_back = stages * computed + 2 * (stages * chunks - 1) * message;
+  return std::max(exposed, chunks / in_flight * there_and_back - computed);
 }
 
 // One-forward-one-backward, interleaved over `chunks` (arXiv:2104.04473, section 2.2): the slowest
@@ -236,10 +274,11 @@ void AddPipeline(const Machine& machine, const TrainingShape& shape, const Layou
   const double sum = stages.middle.total() * others + stages.last.total();
   terms.bubble = (sum - slowest) / chunks;
   const double message = MessageOf(machine, shape, layout);
-  terms.pipeline_messages = 2 * others * message;
-  if (!machine.software.pipeline_overlap) {
-    terms.pipeline_messages += 2 * chunks * message * static_cast<double>(layout.micro_batches());
-  }
+  const double steady = machine.software.pipeline_overlap
+                            ? SteadyMessages(machine, layout, message, slowest)
+                            : 2 * chunks * message;
+  terms.pipeline_messages =
+      2 * others * message + steady * static_cast<double>(layout.micro_batches());
 }
 
 }  // namespace
@@ -313,7 +352,8 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   } else {
     terms.data = DataSecondsPerStep(machine, layout, parameters, stage);
   }
-  terms.data += DataSecondsBeside(machine, layout, parameters, stage);
+  terms.data +=
+      DataSecondsBeside(machine, layout, parameters, stage) + TiedSeconds(machine, shape, layout);
   terms.optimizer = OptimizerSeconds(machine, layout, parameters);
   terms.offload = OffloadSeconds(machine, shape, layout, parameters, stage);
   terms.overhead = machine.calibration.overhead_seconds;

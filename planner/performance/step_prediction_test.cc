@@ -62,6 +62,64 @@ TEST(Step, BubbleIsTheOtherStagesOverTheChunks) {
   EXPECT_NEAR(bubble(4), 3.0 / 64, 1e-3);
 }
 
+TEST(Step, LinksThatAreSlowerThanTheComputationBoundAnInterleavedPipeline) {
+  Machine machine = RoundMachine();
+  machine.software.pipeline_overlap = true;
+  LayoutChoice layout;
+  layout.pipeline = 4;
+  layout.global_batch = 64;
+  layout.chunks = 8;
+  const auto messages = [&] {
+    return PredictStep(machine, SmallShape(), layout).terms.pipeline_messages;
+  };
+  machine.network.domain_devices = 1;
+  const double hidden = messages();
+  machine.network.network_rate /= 1000;  // now a message takes 1,000 times as long
+  const StepPrediction step = PredictStep(machine, SmallShape(), layout);
+  const double message = 2 * 8192.0 * 4096 / 10e6;
+  const double busy = step.terms.products + step.terms.attention + step.terms.memory_bound;
+  EXPECT_NEAR(step.terms.pipeline_messages, 6 * message + 64 * 16 * message - busy, 0.01 * busy);
+  EXPECT_LT(hidden, 0.01 * busy);
+  layout.chunks = 1;
+  EXPECT_LT(messages(), step.terms.pipeline_messages / 6);
+}
+
+TEST(Step, WhereNoMorePassesAreInFlightEachWaitsForItsMessages) {
+  Machine machine = RoundMachine();
+  machine.software.pipeline_overlap = true;
+  machine.network.domain_devices = 1;
+  LayoutChoice layout;
+  layout.pipeline = 4;
+  layout.global_batch = 64;
+  const auto messages = [&] {
+    return PredictStep(machine, SmallShape(), layout).terms.pipeline_messages;
+  };
+  const double hidden = messages();
+  machine.software.pipeline_latency = true;
+  // Four in flight, six messages there and back, in place of none of 64 micro-batches.
+  EXPECT_NEAR(messages() / hidden, 1 + 64 / 4.0, 1e-6);
+  layout.chunks = 8;  // of chunks others are in flight meanwhile
+  EXPECT_LT(messages(), 1.01 * hidden);
+}
+
+TEST(Step, GradientsOfATiedTableAreSummedBetweenTheEndsOfAPipeline) {
+  TrainingShape shape = SmallShape();
+  LayoutChoice layout;
+  layout.pipeline = 2;
+  layout.global_batch = 4;
+  layout.sharding = Sharding::kReplicated;
+  Machine machine = RoundMachine();
+  machine.software.data_overlap = true;
+  const auto data = [&](bool tied) {
+    shape.tied = tied;
+    return PredictStep(machine, shape, layout).terms.data;
+  };
+  const double table = 4.0 * 4096 * 128256;
+  EXPECT_NEAR(data(true) - data(false), table / 100e9, 0.1 * table / 100e9);
+  layout.pipeline = 1;
+  EXPECT_EQ(data(true), data(false));
+}
+
 TEST(Step, LayersSpreadEvenlyOrTheEndsHaveOneFewer) {
   TrainingShape shape = SmallShape();
   LayoutChoice layout;
@@ -127,6 +185,22 @@ TEST(Step, NarrowProductsSpeedUpOnlyTheProducts) {
   EXPECT_LT(narrow.products, half.products);
   EXPECT_EQ(narrow.attention, half.attention);
   EXPECT_GT(narrow.memory_bound, half.memory_bound);  // casts
+}
+
+TEST(Step, In32BitsEverythingIsAsWideAndAsSlow) {
+  const Machine machine = RoundMachine();  // half the rate in 32 bits
+  LayoutChoice layout = SmallLayout();
+  const StepTerms narrow = Predict(machine, layout).terms;
+  const double held = ActivationBytes(SmallShape(), layout);
+  layout.precision = Precision::kFp32;
+  const StepTerms wide = Predict(machine, layout).terms;
+  EXPECT_DOUBLE_EQ(ActivationBytes(SmallShape(), layout), 2 * held);
+  EXPECT_NEAR(wide.attention / narrow.attention, 2, 0.05);
+  EXPECT_NEAR(wide.products / narrow.products, 2, 0.1);
+  EXPECT_NEAR(wide.tensor / narrow.tensor, 2, 0.05);
+  EXPECT_NEAR(wide.pipeline_messages / narrow.pipeline_messages, 2, 0.05);
+  EXPECT_GT(wide.memory_bound / narrow.memory_bound, 1.7);
+  EXPECT_GT(wide.data, 1.2 * narrow.data);  // gathers; gradients are in 32 bits anyway
 }
 
 TEST(Step, HostThatLaunchesSlowlyBoundsSmallKernels) {

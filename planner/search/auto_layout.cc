@@ -13,7 +13,10 @@
 #include "common/units.h"
 #include "model/model_spec_proto.h"
 #include "planner/fit/collective_scratch.h"
+#include "planner/fit/devices.h"
 #include "planner/fit/memory_of_job.h"
+#include "planner/search/homes.h"
+#include "planner/search/job_choice.h"
 #include "planner/search/predicted_job.h"
 
 namespace strata::planner {
@@ -25,6 +28,7 @@ struct Layout {
   const char* shard = "none";
   int64_t micro_batch = 0;  // 0: as the file has it
   bool recompute = false;
+  Homes homes = {};
 };
 
 // How many times what there is it needs; 0: nothing is known.
@@ -41,6 +45,23 @@ FitDevice CardOf(const RankRoom& room) {
   return device.ok() ? *std::move(device) : FitDevice{room.kind, room.device, false};
 }
 
+std::string BytesText(int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); }
+
+// "needs 24.00 GiB of a device, and those of n3 have 16.00 GiB".
+std::string NeedsOf(const Candidate& candidate, const RankRoom& room) {
+  std::string needs;
+  if (room.device > 0 && candidate.rank_device > room.device) {
+    needs = absl::StrCat(BytesText(candidate.rank_device), " of a device, and those of ",
+                         room.device_node, " have ", BytesText(room.device));
+  }
+  if (room.host > 0 && candidate.rank_host > room.host) {
+    absl::StrAppend(&needs, needs.empty() ? "" : "; ", BytesText(candidate.rank_host),
+                    " of the host's memory, and ", room.host_node, " has ", BytesText(room.host),
+                    " for each rank");
+  }
+  return absl::StrCat("needs ", needs);
+}
+
 class Ranking {
  public:
   explicit Ranking(const AutoRequest& request)
@@ -52,25 +73,24 @@ class Ranking {
 
   absl::StatusOr<std::vector<Candidate>> Run() {
     std::vector<Layout> layouts = Layouts();
+    const bool ordered = OrderByClosedForm(layouts);
     known_ = static_cast<int64_t>(layouts.size());
-    for (const Layout& layout : layouts) Try(layout);
+    for (const Layout& layout : layouts) {
+      if (ordered && fitting_ == kFinalists) break;
+      Try(layout);
+    }
     Sort();
     // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
     // best few are looked at.
-    if (micro_open_) {
-      const size_t few = std::min<size_t>(kFew, tried_.size());
-      const std::vector<Tried> best(tried_.begin(), tried_.begin() + few);
-      for (const Tried& each : best) VaryMicroBatch(each.layout);
-      Sort();
-    }
-    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_ && !KeepsRecompute()) {
+    if (micro_open_) VaryMicroBatchOfBest();
+    if (!tried_.empty() && !tried_.front().candidate.fits) {
       const std::vector<Tried> all = tried_;
-      known_ += static_cast<int64_t>(all.size());
-      for (Tried each : all) {
-        each.layout.recompute = true;
-        Try(each.layout);
+      if (MayRecompute()) {
+        known_ += static_cast<int64_t>(all.size());
+        for (const Tried& each : all) Recomputing(each.layout);
+        Sort();
       }
-      Sort();
+      Move(all);
     }
     if (given_up_) {
       return absl::DeadlineExceededError(
@@ -88,7 +108,7 @@ class Ranking {
     Layout layout;
     Candidate candidate;
   };
-  static constexpr size_t kFew = 4;
+  static constexpr size_t kFew = 4, kMostMoved = 16;
   static constexpr int64_t kMostMicroBatch = 32;
 
   std::vector<Layout> Layouts() const {
@@ -115,9 +135,72 @@ class Ranking {
     return layouts;
   }
 
-  bool KeepsRecompute() const {
-    return std::any_of(request_.kept.begin(), request_.kept.end(),
-                       [](const KeptKey& kept) { return kept.key == "recompute"; });
+  // Fastest first, where the closed form knows all that are legal; false: it does not.
+  bool OrderByClosedForm(std::vector<Layout>& layouts) {
+    if (layouts.size() <= kFinalists) return false;
+    const Catalog& catalog = Catalog::Shipped();
+    std::vector<std::pair<double, Layout>> timed;
+    for (const Layout& layout : layouts) {
+      const Candidate candidate = Write(layout);
+      const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
+      if (!job.ok()) {
+        Refuse(candidate, job.status());
+        continue;
+      }
+      const auto model = model::FromProto(job->model());
+      if (!model.ok()) return false;
+      const double seconds = StepSecondsOf(
+          catalog, {.model = {.spec = *model}, .job = *job, .device = CardOf(request_.room)});
+      if (seconds < 0) return false;
+      timed.emplace_back(seconds, layout);
+    }
+    std::stable_sort(timed.begin(), timed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    layouts.clear();
+    for (auto& [seconds, layout] : timed) layouts.push_back(std::move(layout));
+    return true;
+  }
+
+  bool MayRecompute() const {
+    return parallel_open_ &&
+           std::none_of(request_.kept.begin(), request_.kept.end(),
+                        [](const KeptKey& kept) { return kept.key == "recompute"; });
+  }
+
+  void Recomputing(Layout layout) {
+    layout.recompute = true;
+    Try(layout);
+  }
+
+  // Bytes to where the job lets them go, step by step until something fits: of those layouts that
+  // need least of the device, each with recompute too where activations stay.
+  void Move(std::vector<Tried> layouts) {
+    std::stable_sort(layouts.begin(), layouts.end(), [](const Tried& a, const Tried& b) {
+      return a.candidate.rank_arena < b.candidate.rank_arena;
+    });
+    layouts.resize(std::min(kMostMoved, layouts.size()));
+    for (const std::vector<Homes>& step : StepsOfHomes(job_)) {
+      for (const Homes& homes : step) {
+        const bool recomputes = MayRecompute() && !homes.Moves("activations");
+        known_ += static_cast<int64_t>(layouts.size()) * (recomputes ? 2 : 1);
+        for (Tried each : layouts) {
+          each.layout.homes = homes;
+          Try(each.layout);
+          if (recomputes) Recomputing(each.layout);
+        }
+      }
+      Sort();
+      if (tried_.front().candidate.fits) break;
+    }
+    // What is moved once a step costs larger micro-batches less.
+    if (micro_open_ && tried_.front().candidate.fits) VaryMicroBatchOfBest();
+  }
+
+  void VaryMicroBatchOfBest() {
+    const size_t few = std::min<size_t>(kFew, tried_.size());
+    const std::vector<Tried> best(tried_.begin(), tried_.begin() + few);
+    for (const Tried& each : best) VaryMicroBatch(each.layout);
+    Sort();
   }
 
   void VaryMicroBatch(Layout layout) {
@@ -158,6 +241,12 @@ class Ranking {
     if (layout.micro_batch > 0) {
       candidate.settings.push_back(absl::StrCat("train.micro_batch=", layout.micro_batch));
     }
+    if (!LeavesPlacesOpen(job_.memory())) return candidate;
+    for (std::string& setting : SettingsOf(layout.homes, job_.memory())) {
+      candidate.settings.push_back(std::move(setting));
+    }
+    candidate.words.memory = layout.homes.elsewhere;
+    candidate.words.resident = layout.homes.resident;
     return candidate;
   }
 
@@ -189,10 +278,11 @@ class Ranking {
                                             absl::StrCat(job->train().micro_batch()));
     }
     for (const Tried& each : tried_) {
-      if (each.candidate.words.parallel == candidate.words.parallel) return;
+      if (each.candidate.words == candidate.words) return;
     }
     const absl::Status status = Predict(*job, candidate);
     if (!status.ok()) return Refuse(candidate, status);
+    fitting_ += candidate.fits ? 1 : 0;
     tried_.push_back({layout, std::move(candidate)});
   }
 
@@ -206,25 +296,56 @@ class Ranking {
                                  .scratch = CollectiveScratch,
                                  .costs = request_.costs}));
     const program::Mesh& mesh = predicted.mesh;
-    int64_t of_machine = 0;
+    int64_t of_machine = 0, on_disks = 0;
     for (const program::StagePrograms& stage : predicted.stages) {
       const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
       const auto held = [&](program::Tier tier) { return stage.set.arena(tier); };
       const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
       candidate.bytes += ranks * (device + host);
       of_machine += ranks * (OnAccelerator(job) ? host : device + host);
+      on_disks = std::max(on_disks, held(program::Tier::kSsd));
+      candidate.rank_arena = std::max(candidate.rank_arena, device);
       FillRank(job, model, mesh.sizes, device, host, candidate);
       const v1::MemorySpec& limits = job.memory();
-      candidate.fits &= (!limits.has_device() || device <= limits.device()) &&
-                        (!limits.has_host() || host <= limits.host());
+      if (limits.has_device()) {
+        Compare(device, "of a device, and memory.device is ", limits.device(), candidate);
+      }
+      if (limits.has_host()) {
+        Compare(host, "of the host's memory, and memory.host is ", limits.host(), candidate);
+      }
     }
-    candidate.fits &= request_.memory_bytes == 0 || of_machine <= request_.memory_bytes;
+    Compare(on_disks, "of disks, and a rank's part of memory.ssd is ", DisksOfRank(job), candidate);
+    if (request_.memory_bytes > 0) {
+      Compare(of_machine, "of memory for all ranks, and this machine has ", request_.memory_bytes,
+              candidate);
+    }
     candidate.has_room = ShareOf(candidate, request_.room) <= 1;
-    candidate.fits &= candidate.has_room;
+    if (!candidate.has_room) {
+      candidate.fits = false;
+      if (candidate.lacks.empty()) candidate.lacks = NeedsOf(candidate, request_.room);
+    }
     candidate.seconds = predicted.seconds;
     candidate.terms = predicted.terms;
     Correct(job, candidate);
     return absl::OkStatus();
+  }
+
+  // The first limit that is not kept is told.
+  static void Compare(int64_t needs, absl::string_view of, int64_t has, Candidate& candidate) {
+    if (needs <= has) return;
+    candidate.fits = false;
+    if (candidate.lacks.empty()) {
+      candidate.lacks = absl::StrCat("needs ", BytesText(needs), " ", of, BytesText(has));
+    }
+  }
+
+  // What the job's directories have for each rank: they are shared by those of a node.
+  static int64_t DisksOfRank(const v1::JobSpec& job) {
+    const int64_t ranks = std::max<int64_t>(1, job.resources().ranks());
+    const int64_t on_node = OnAccelerator(job) ? std::min<int64_t>(ranks, kDevicesPerNode) : ranks;
+    int64_t bytes = 0;
+    for (const v1::SsdPath& path : job.memory().ssd()) bytes += path.size() / on_node;
+    return bytes;
   }
 
   // Of a rank of one stage, as far as it is the fullest.
@@ -268,14 +389,14 @@ class Ranking {
   const bool parallel_open_, micro_open_;
   std::vector<Tried> tried_;
   bool given_up_ = false;
-  int64_t looked_at_ = 0, known_ = 0;  // layouts
-  absl::Status why_not_;               // of the first that is not legal
+  int64_t looked_at_ = 0, known_ = 0, fitting_ = 0;  // layouts
+  absl::Status why_not_;                             // of the first that is not legal
 };
 
 }  // namespace
 
 bool LeavesToDecide(const v1::JobSpec& job) {
-  return job.parallel().automatic() || job.memory().automatic() ||
+  return job.parallel().automatic() || LeavesPlacesOpen(job.memory()) ||
          (job.train().has_micro_batch() && job.train().micro_batch() == 0);
 }
 
@@ -285,18 +406,7 @@ program::Rates UsualRates(int64_t threads) {
 }
 
 std::string WhyNoRoom(const Candidate& candidate, const RankRoom& room) {
-  const auto text = [](int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); };
-  std::string needs;
-  if (room.device > 0 && candidate.rank_device > room.device) {
-    needs = absl::StrCat(text(candidate.rank_device), " of a device, and those of ",
-                         room.device_node, " have ", text(room.device));
-  }
-  if (room.host > 0 && candidate.rank_host > room.host) {
-    absl::StrAppend(&needs, needs.empty() ? "" : "; ", text(candidate.rank_host),
-                    " of the host's memory, and ", room.host_node, " has ", text(room.host),
-                    " for each rank");
-  }
-  return absl::StrCat(candidate.words.ToText(), " needs ", needs);
+  return absl::StrCat(candidate.words.ToText(), " ", NeedsOf(candidate, room));
 }
 
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {

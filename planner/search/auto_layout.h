@@ -60,9 +60,15 @@ struct Candidate {
   // Of the fullest rank: of a CPU rank all is the host's; of an accelerator's the device has what
   // the runtime takes, too.
   int64_t rank_host = 0, rank_device = 0;
-  bool has_room = true;  // on nodes: what AutoRequest.room has
-  bool fits = true;      // that, limits of the job, and memory_bytes
+  int64_t rank_arena = 0;  // what programs hold where kernels compute, of the fullest rank
+  bool has_room = true;    // on nodes: what AutoRequest.room has
+  bool fits = true;        // that, limits of the job, and memory_bytes
+  std::string lacks;  // else what does not: "needs 9.00 GiB of a device, and memory.device is …"
 };
+
+// Layouts that fit, after which no more are composed where the closed form knows the devices and
+// tells which are fast.
+inline constexpr int kFinalists = 24;
 
 // Fastest first, then those that do not fit, least memory first, those without room last; not
 // empty. The same request has the same answer. InvalidArgument: no layout is legal, with the first

@@ -54,6 +54,7 @@ std::string JobWords::ToText() const {
   std::vector<std::string> words;
   for (const auto& [key, value] : parallel) words.push_back(absl::StrCat(key, " ", value));
   for (const auto& [key, value] : memory) words.push_back(absl::StrCat(key, " on ", value));
+  if (resident > 0) words.push_back(absl::StrCat(resident, " layers resident"));
   return words.empty() ? "all on the device" : absl::StrJoin(words, ", ");
 }
 

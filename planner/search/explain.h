@@ -16,8 +16,10 @@ namespace strata::planner {
 struct JobWords {
   std::vector<std::pair<std::string, std::string>> parallel;  // {"tensor", "8"}
   std::vector<std::pair<std::string, std::string>> memory;    // {"optimizer", "host"}
+  int64_t resident = 0;  // layers on the device at once; 0: as the job says
   // "tensor 8, pipeline 16, data 128, zero1, micro_batch 1"; without any, "all on the device".
   std::string ToText() const;
+  bool operator==(const JobWords&) const = default;
 };
 JobWords InJobWords(const LayoutChoice& layout, const SavedNames& names = SavedNames());
 

@@ -128,6 +128,32 @@ TEST(Replay, InAPipelineSharedGradientsCostEveryMicroBatch) {
   EXPECT_GT(each->seconds, once->seconds);
 }
 
+// Each micro-batch crosses the links once for each virtual stage, which 100 times slower links do
+// not hide.
+TEST(Replay, OverSlowLinksInterleavingLosesAsInTheClosedForm) {
+  const FitModel model = *PresetModel("llama-3.2-1b");
+  const TrainingShape shape = *ShapeOf(model, 2048);
+  Machine machine = On("H100");
+  machine.network.domain_devices = machine.network.node_devices = 1;
+  machine.network.network_rate /= 100;
+  double replayed[2], predicted[2];
+  for (const int64_t chunks : {1, 4}) {
+    LayoutChoice layout;
+    layout.pipeline = 4;
+    layout.chunks = chunks;
+    layout.global_batch = 16;
+    layout.sharding = Sharding::kReplicated;
+    const RankedPlan plan = Planned(machine, shape, layout);
+    const auto replay = ReplayPlan(machine, model.spec, shape, plan);
+    ASSERT_TRUE(replay.ok()) << replay.status();
+    replayed[chunks > 1] = replay->seconds;
+    predicted[chunks > 1] = plan.step.seconds;
+    EXPECT_NEAR(plan.step.seconds / replay->seconds, 1, 0.25) << chunks;
+  }
+  EXPECT_GT(replayed[1], 1.5 * replayed[0]);
+  EXPECT_GT(predicted[1], 1.5 * predicted[0]);
+}
+
 TEST(Replay, WhatTheEngineCannotTrainIsSaidAndNotGuessed) {
   LayoutChoice layout;
   layout.precision = Precision::kFp8;

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/divisors.h"
 #include "planner/performance/memory_estimate.h"
+#include "planner/search/why_none.h"
 
 namespace strata::planner {
 namespace {
@@ -51,16 +51,8 @@ class Searcher {
   explicit Searcher(const SearchRequest& request) : request_(request), shape_(request.shape) {}
 
   absl::StatusOr<SearchResult> Run() {
-    for (const int64_t tensor : Chosen(request_.pins.tensor, common::DivisorsOf(shape_.heads))) {
-      if (!IsTensorLegal(tensor)) continue;
-      for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
-        if (!IsContextLegal(tensor, context)) continue;
-        for (const int64_t expert : Chosen(request_.pins.expert, ExpertDegrees())) {
-          if (IsExpertLegal(expert)) VisitPipelines(tensor, context, expert);
-        }
-      }
-    }
-    if (result_.legal == 0) return absl::InvalidArgumentError(WhyNone());
+    VisitAll();
+    if (result_.legal == 0) return absl::InvalidArgumentError(WhyNoLayout(request_));
     std::sort(result_.plans.begin(), result_.plans.end(), Faster);
     if (!result_.plans.empty()) {
       result_.smallest.reset();
@@ -72,8 +64,25 @@ class Searcher {
     return std::move(result_);
   }
 
+  void Visit(const std::function<void(const LayoutChoice&)>& visit) {
+    visit_ = &visit;
+    VisitAll();
+  }
+
  private:
   static bool Faster(const RankedPlan& a, const RankedPlan& b) { return OrderOf(a) < OrderOf(b); }
+
+  void VisitAll() {
+    for (const int64_t tensor : Chosen(request_.pins.tensor, common::DivisorsOf(shape_.heads))) {
+      if (!IsTensorLegal(tensor)) continue;
+      for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
+        if (!IsContextLegal(tensor, context)) continue;
+        for (const int64_t expert : Chosen(request_.pins.expert, ExpertDegrees())) {
+          if (IsExpertLegal(expert)) VisitPipelines(tensor, context, expert);
+        }
+      }
+    }
+  }
 
   // Heads and widths are cut evenly; beyond an NVLink domain a collective
   // per layer is not worth a thought.
@@ -128,6 +137,7 @@ class Searcher {
       layout.data = data;
       layout.global_batch = request_.global_batch;
       layout.precision = request_.precision;
+      if (layout.precision == Precision::kFp32) layout.update_bytes -= 2;  // no 16-bit copy
       layout.sequence_parallel = tensor > 1;
       layout.context_shares = request_.machine.software.context_shares;
       VisitMicroBatches(layout);
@@ -200,6 +210,14 @@ class Searcher {
 
   void VisitStorage(LayoutChoice layout, const std::vector<Variant>& variants) {
     const std::vector<Shared> shared = SharedBy(layout);
+    if (visit_ != nullptr) {
+      for (const Shared& each : shared) {
+        layout.sharding = each.sharding;
+        layout.replicas = each.replicas;
+        (*visit_)(layout);
+      }
+      return;
+    }
     result_.legal += static_cast<int64_t>(shared.size() * homes_.size() * variants.size());
     if (std::all_of(variants.begin(), variants.end(),
                     [&](const Variant& variant) { return IsTooSlow(variant); })) {
@@ -208,21 +226,23 @@ class Searcher {
     for (const Shared& each : shared) {
       layout.sharding = each.sharding;
       layout.replicas = each.replicas;
+      std::vector<RankedPlan> kept;  // of this layout
       for (const Home& home : homes_) {
         layout.offload = home.offload;
         layout.unified = home.unified;
-        VisitRecomputes(layout, variants);
+        VisitRecomputes(layout, variants, kept);
       }
     }
   }
 
-  void VisitRecomputes(LayoutChoice layout, const std::vector<Variant>& variants) {
-    if (request_.machine.software.saves_by_value) return VisitSaved(layout, variants);
+  void VisitRecomputes(LayoutChoice layout, const std::vector<Variant>& variants,
+                       std::vector<RankedPlan>& kept) {
+    if (request_.machine.software.saves_by_value) return VisitSaved(layout, variants, kept);
     for (const Variant& variant : variants) {
       if (IsTooSlow(variant)) continue;
       layout.recompute = variant.recomputed.recompute;
       const RankedPlan plan{layout, PredictStep(request_.machine, shape_, layout, *variant.cost)};
-      if (Fits(plan)) Keep(plan);
+      if (Fits(plan)) Offer(plan, kept);
     }
   }
 
@@ -230,7 +250,8 @@ class Searcher {
   // makes the step longer, unless it hides more of what moves to the host, or less moves: once what
   // is waited for there is what it was with the variant before, that is over. Some layers of a
   // longer one may do better than all of a shorter one.
-  void VisitSaved(LayoutChoice layout, const std::vector<Variant>& variants) {
+  void VisitSaved(LayoutChoice layout, const std::vector<Variant>& variants,
+                  std::vector<RankedPlan>& kept) {
     const StageLayers layers = LayersOf(shape_, layout);
     const double passes =
         std::min(layers.middle, layers.last) * static_cast<double>(layout.micro_batches());
@@ -261,7 +282,7 @@ class Searcher {
       const double before = std::exchange(moving, terms.offload);
       if (!mixes && moving == before && ShareOf(whole) <= 1) break;
     }
-    if (best.has_value()) Keep(*best);
+    if (best.has_value()) Offer(*best, kept);
   }
 
   // Longer backwards need less memory, of the device and of the host.
@@ -307,6 +328,30 @@ class Searcher {
     if (layout.listed_layers == 0) return std::nullopt;
     const LayerCost cost = MeanCost(shape_, layout, *variant.cost, *variant.others);
     return RankedPlan{layout, PredictStep(request_.machine, shape_, layout, cost)};
+  }
+
+  // Whether a plan has more classes of bytes on the host than another of the same layout that fits,
+  // and is no faster. Modes of recompute are layouts of their own, what is saved by value is not.
+  bool IsInVain(const RankedPlan& plan, const RankedPlan& less) const {
+    const auto classes = [](const RankedPlan& p) {
+      return static_cast<unsigned>(p.layout.offload);
+    };
+    const bool same_states = (classes(less) & static_cast<unsigned>(Offload::kOptimizer)) == 0 ||
+                             plan.layout.unified == less.layout.unified;
+    const bool same_layout =
+        request_.machine.software.saves_by_value || plan.layout.recompute == less.layout.recompute;
+    return same_states && same_layout && (classes(plan) | classes(less)) == classes(plan) &&
+           classes(plan) != classes(less) && plan.step.seconds >= less.step.seconds;
+  }
+
+  // `kept`: those of the same layout so far.
+  void Offer(const RankedPlan& plan, std::vector<RankedPlan>& kept) {
+    if (std::any_of(kept.begin(), kept.end(),
+                    [&](const RankedPlan& less) { return IsInVain(plan, less); })) {
+      return;
+    }
+    kept.push_back(plan);
+    Keep(plan);
   }
 
   // Where states and activations live.
@@ -418,32 +463,12 @@ class Searcher {
     return found->second;
   }
 
-  std::string WhyNone() const {
-    const Pins& pins = request_.pins;
-    const int64_t domain = std::max<int64_t>(request_.machine.network.domain_devices, 1);
-    if (pins.tensor.has_value() && *pins.tensor > domain) {
-      return absl::StrCat("tensor=", *pins.tensor, " is wider than an NVLink domain of ", domain,
-                          " devices — use at most ", domain);
-    }
-    if (pins.expert.has_value() && !IsExpertLegal(*pins.expert)) {
-      return shape_.experts == 0
-                 ? absl::StrCat("expert=", *pins.expert, ": the model has no experts — use 1")
-                 : absl::StrCat("expert=", *pins.expert, " does not divide the model's ",
-                                shape_.experts, " experts — use a divisor");
-    }
-    return absl::StrCat(
-        "no layout of ", request_.devices, " devices divides ", shape_.heads, " heads, ",
-        shape_.layers, " layers, sequences of ", shape_.sequence_length,
-        " tokens and a global batch of ", request_.global_batch,
-        " with what is pinned — let data × micro_batch divide the global batch, tensor "
-        "the heads, and the product of all degrees be the devices");
-  }
-
   static constexpr int64_t kMostMicroBatch = 64;
 
   const SearchRequest& request_;
   const TrainingShape& shape_;
   const std::vector<Home> homes_ = HomesOf(request_);
+  const std::function<void(const LayoutChoice&)>* visit_ = nullptr;
   std::map<LayerKey, LayerCost> costs_;
   std::map<LayerKey, std::vector<Recomputed>> recomputes_;  // by the key with recompute none
   SearchResult result_;
@@ -464,21 +489,9 @@ absl::StatusOr<SearchResult> Search(const SearchRequest& request) {
   return Searcher(request).Run();
 }
 
-double FlopsPerToken(const TrainingShape& shape, bool causal) {
-  const double hidden = static_cast<double>(shape.hidden);
-  const double query = static_cast<double>(shape.heads * shape.head_dim);
-  const double keys = static_cast<double>(shape.kv_heads * shape.head_dim);
-  const double ffn = shape.experts > 0
-                         ? static_cast<double>(shape.expert_ffn * shape.experts_per_token)
-                         : static_cast<double>(shape.ffn);
-  const double matrices = shape.gated ? 3 : 2;
-  const double products =
-      hidden * (2 * query + 2 * keys) + matrices * hidden * ffn + hidden * shape.experts;
-  const double attention =
-      2 * static_cast<double>(shape.sequence_length) * query * (causal ? 0.5 : 1);
-  const double forward = 2 * (static_cast<double>(shape.layers) * (products + attention) +
-                              hidden * static_cast<double>(shape.vocab));
-  return 3 * forward;
+void VisitLegal(const SearchRequest& request,
+                const std::function<void(const LayoutChoice&)>& visit) {
+  Searcher(request).Visit(visit);
 }
 
 }  // namespace strata::planner

@@ -4,6 +4,7 @@
 #define STRATA_PLANNER_SEARCH_SEARCH_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -47,8 +48,9 @@ struct RankedPlan {
 
 struct SearchResult {
   // Fastest first; of equal ones that with less memory, then the smaller degrees. Where what blocks
-  // save is chosen by value, of plans that differ in nothing else the fastest that fits. The same
-  // request has the same answer.
+  // save is chosen by value, of plans that differ in nothing else the fastest that fits. What has
+  // more on the host than the same layout without, and is no faster, is left out. The same request
+  // has the same answer.
   std::vector<RankedPlan> plans;
   int64_t legal = 0;  // layouts that are possible, whether they fit or not
   // Faster than plans.front(), but too large for a device: the fastest.
@@ -62,12 +64,12 @@ struct SearchResult {
 std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShape& shape,
                                       const LayoutChoice& layout);
 
-// InvalidArgument: no layout is legal, and why.
+// InvalidArgument: no layout is legal, which pins are to blame, and what they may be.
 absl::StatusOr<SearchResult> Search(const SearchRequest& request);
 
-// Of one training token, forward and backward, without recompute: the products of the blocks and
-// the head, and attention over the whole sequence, or over its causal half.
-double FlopsPerToken(const TrainingShape& shape, bool causal);
+// Each legal layout, in no order to rely on, with everything on the devices.
+void VisitLegal(const SearchRequest& request,
+                const std::function<void(const LayoutChoice&)>& visit);
 
 }  // namespace strata::planner
 

@@ -138,6 +138,68 @@ TEST(SearchTest, PinsBeyondEveryDegree_AreNoLegalLayouts) {
   }
 }
 
+std::string WhyNone(const SearchRequest& request) {
+  return std::string(Search(request).status().message());
+}
+
+TEST(SearchTest, APinThatNoLayoutHas_IsToldWithWhatItMayBe) {
+  const std::pair<std::optional<int64_t> Pins::*, const char*> cases[] = {
+      {&Pins::tensor,
+       "tensor=3 does not cut 64 devices, 32 heads, 8 of keys, and widths of 4096 "
+       "and 14336 evenly — use tensor=1, 2, 4 or 8"},
+      {&Pins::pipeline,
+       "pipeline=3 does not cut 64 devices and 32 layers (or 34 with the "
+       "embedding and the head) evenly — use pipeline=1, 2, 4, 8, 16 or 32"},
+      {&Pins::context,
+       "context=3 does not cut 64 devices and, in two pieces a rank, 8192 tokens "
+       "evenly — use context=1, 2, 4 or 8"},
+      {&Pins::data, "data=3 does not divide 64 devices and a global batch of 64 — use data=1, 2"},
+      {&Pins::micro_batch,
+       "micro_batch=3 does not divide what data ranks have of a global batch "
+       "of 64 — use micro_batch=1, 2"},
+      {&Pins::shard_group, "shard_group=3 divides no number of data ranks that 64 devices"}};
+  for (const auto& [pin, text] : cases) {
+    SearchRequest request = RequestOf(Llama8B(), 64, 64);
+    request.pins.*pin = 3;
+    EXPECT_THAT(WhyNone(request), HasSubstr(text));
+  }
+}
+
+TEST(SearchTest, PinsThatDoNotGoTogether_AreToldWithWhatEachMayBe) {
+  SearchRequest request = RequestOf(Llama8B(), 64, 64);
+  request.pins.tensor = 4;
+  request.pins.data = 32;
+  EXPECT_THAT(WhyNone(request), HasSubstr("tensor=4, data=32 do not go together on 64 devices"));
+  EXPECT_THAT(WhyNone(request), HasSubstr("change one: tensor=1 or 2; or data=1, 2, 4, 8 or 16"));
+  // Two have to go: 64 devices are not 2 · 2 · 2 · 2.
+  request.pins = {.tensor = 2, .pipeline = 2, .context = 2, .data = 2};
+  const std::string why = WhyNone(request);
+  EXPECT_THAT(why, HasSubstr("do not go together"));
+  EXPECT_THAT(why, HasSubstr("change "));
+}
+
+TEST(SearchTest, WithoutPins_ABatchThatWouldDoIsTold) {
+  EXPECT_THAT(
+      WhyNone(RequestOf(Llama8B(), 7, 8)),
+      HasSubstr("no layout divides 7 devices, 32 heads, 32 layers, sequences of 8192 tokens "
+                "and a global batch of 8"));
+  EXPECT_THAT(WhyNone(RequestOf(Llama8B(), 7, 8)), HasSubstr("or a global batch of 14"));
+}
+
+TEST(SearchTest, WhatIsOnTheHostInVain_IsNotListed) {
+  SearchRequest request = RequestOf(Llama8B(), 64, 64);
+  request.most = 1000;
+  const SearchResult found = *Search(request);
+  for (const RankedPlan& plan : found.plans) {
+    if (plan.layout.offload == Offload::kNone) continue;
+    RankedPlan less = plan;
+    less.layout.offload = Offload::kNone;
+    less.step = PredictStep(request.machine, request.shape, less.layout);
+    EXPECT_TRUE(less.step.seconds > plan.step.seconds ||
+                less.step.memory_bytes > request.memory_bytes);
+  }
+}
+
 TEST(SearchTest, ExpertsOfAModelThatHasNone_AreNoLegalLayout) {
   SearchRequest request = RequestOf(Llama8B(), 64, 64);
   request.pins.expert = 2;

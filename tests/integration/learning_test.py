@@ -44,6 +44,35 @@ resources: {{ranks: 1}}
         self.assertEqual(json.loads(self.strata("get", "jobs", "-o", "json").stdout), [])
         self.down()
 
+    def test_places_left_open_are_chosen_within_limits_and_change_no_bit(self):
+        path = self.job("places", "{data: 1}")
+        small = "layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 128, vocab: 256"
+        text = path.read_text().replace(small, "layers: 4, hidden: 512, heads: 4, ffn: 1376, vocab: 2048")
+        text = text.replace(f"steps: {STEPS}", "steps: 2")
+        losses = {}
+        for name, memory in (("device", ""), ("host", "memory: {device: 150MiB, place: auto}\n"),
+                             ("ssd", "memory: {device: 150MiB, host: 120MiB, place: auto, "
+                                     f"ssd: [{{path: {self.folder}/disk, size: 1GiB}}]}}\n")):
+            path.write_text(text + memory)
+            said = self.strata("run", path, "--dir", self.folder / name).stderr
+            if memory:
+                self.assertRegex(said, f"auto: .*optimizer on {name}")
+            records = self.records(self.folder / name)
+            losses[name] = [record["loss"] for record in records]
+            if memory:
+                tiers = records[-1]["memory"]
+                self.assertLessEqual(tiers["device"]["arena_bytes"], 150 << 20)
+                self.assertGreater(tiers[name]["arena_bytes"], 100 << 20)
+        self.assertEqual(losses["host"], losses["device"])
+        self.assertEqual(losses["ssd"], losses["device"])
+
+        self.strata("up", "--dir", self.cluster, "--agents", 1)
+        path.write_text(text + "memory: {device: 150MiB, place: auto}\n")
+        self.assertRegex(self.strata("submit", path).stderr, "auto: .*optimizer on host")
+        self.strata("wait", "places", "--for=state=SUCCEEDED")
+        self.assertEqual([record["loss"] for record in self.records(self.get("places")["directory"])], losses["device"])
+        self.down()
+
     def test_what_steps_took_corrects_the_next_plan(self):
         self.strata("up", "--dir", self.cluster, "--agents", 1)
         [agent] = self.cluster.glob("nodes/*")

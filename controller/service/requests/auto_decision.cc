@@ -12,6 +12,7 @@
 #include "controller/service/requests/errors.h"
 #include "planner/cost/job_costs.h"
 #include "planner/search/auto_layout.h"
+#include "spec/defaults.h"
 #include "spec/job_file.h"
 #include "spec/problems.h"
 #include "spec/validate.h"
@@ -34,15 +35,17 @@ constexpr char kMoreRoom[] =
 std::string KeyOf(const v1::JobSpec& spec) {
   if (spec.parallel().automatic()) return "parallel";
   const bool micro = spec.train().has_micro_batch() && spec.train().micro_batch() == 0;
-  return micro || !spec.memory().automatic() ? "train.micro_batch" : "memory";
+  if (micro) return "train.micro_batch";
+  return spec.memory().automatic() ? "memory" : "memory.place";
 }
 
 absl::Status Refuse(absl::StatusCode code, const char* reason, const v1::JobSpec& spec,
                     const std::string& what) {
-  const bool parallel = spec.parallel().automatic();
-  return RefuseFields(
-      code, reason,
-      {{KeyOf(spec), absl::StrCat(what, " — ", parallel ? kInstead : "give a number")}});
+  const std::string key = KeyOf(spec);
+  const char* const instead = key == "parallel"            ? kInstead
+                              : key == "train.micro_batch" ? "give a number"
+                                                           : "name the tiers of memory.place";
+  return RefuseFields(code, reason, {{key, absl::StrCat(what, " — ", instead)}});
 }
 
 absl::StatusOr<v1::JobSpec> ReadWith(const std::string& text, const spec::ReadOptions& options,
@@ -51,8 +54,7 @@ absl::StatusOr<v1::JobSpec> ReadWith(const std::string& text, const spec::ReadOp
   spec::ReadOptions more = options;
   more.settings = settings;
   spec::JobFile file = spec::ReadJob(text, more, problems);
-  // On a CPU rank device and host are one memory: there is no other place to choose.
-  if (file.job.memory().automatic()) file.job.clear_memory();
+  spec::ClosePlaces(file.job);
   if (problems.empty()) spec::CheckSupported(file.job, file.positions, problems);
   if (!problems.empty()) return problems.ToStatus();
   return std::move(file.job);

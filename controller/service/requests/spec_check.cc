@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/service/requests/errors.h"
 #include "planner/search/auto_layout.h"
+#include "spec/defaults.h"
 #include "spec/job_file.h"
 #include "spec/policy_file.h"
 #include "spec/problems.h"
@@ -105,7 +106,7 @@ bool AddProblems(const spec::Problems& problems, std::vector<FieldViolation>& fo
 
 v1::JobSpec WithoutAutos(v1::JobSpec job) {
   if (job.parallel().automatic()) job.clear_parallel();
-  if (job.memory().automatic()) job.clear_memory();
+  spec::ClosePlaces(job);
   return job;
 }
 

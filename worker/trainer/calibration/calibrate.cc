@@ -23,7 +23,7 @@ namespace {
 constexpr double kEnoughSeconds = 1.5;
 // Steps that wait for each other: some together, so many times.
 constexpr double kBurstSeconds = 0.25;
-constexpr int kBursts = 7;
+constexpr int kBursts = 15;
 constexpr int64_t kLargestMessage = 16 << 20, kQuickLargestMessage = 64 << 10;
 
 class Calibration {
