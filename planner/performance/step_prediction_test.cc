@@ -191,10 +191,11 @@ TEST(Step, In32BitsEverythingIsAsWideAndAsSlow) {
   const Machine machine = RoundMachine();  // half the rate in 32 bits
   LayoutChoice layout = SmallLayout();
   const StepTerms narrow = Predict(machine, layout).terms;
-  const double held = ActivationBytes(SmallShape(), layout);
+  const double held = ActivationBytes(Software{}, SmallShape(), layout);
   layout.precision = Precision::kFp32;
   const StepTerms wide = Predict(machine, layout).terms;
-  EXPECT_DOUBLE_EQ(ActivationBytes(SmallShape(), layout), 2 * held);
+  // But for the row sums of attention, which have 32 bits anyway.
+  EXPECT_NEAR(ActivationBytes(Software{}, SmallShape(), layout), 2 * held, 0.01 * held);
   EXPECT_NEAR(wide.attention / narrow.attention, 2, 0.05);
   EXPECT_NEAR(wide.products / narrow.products, 2, 0.1);
   EXPECT_NEAR(wide.tensor / narrow.tensor, 2, 0.05);
