@@ -117,7 +117,7 @@ EdgeTraffic PipelineTraffic(const Sizes& sizes, double hidden) {
 // Bytes of one rank's collectives of gradients and weights over its shard group, before the factor
 // (n−1)/n: an all-reduce of gradients (none); a reduce-scatter and an all-gather of weights (zero1,
 // zero2: Rajbhandari et al., "ZeRO", SC 2020, §7; Llama 3, 2024, §3.3.2 keeps weights after
-// forward, which is this); a second all-gather (zero3, ZeRO §7.2.2).
+// forward, which is this); a second all-gather (zero3, ZeRO §7.2.2). Of one pass.
 double ShardedBytes(ParallelSpec::Shard shard, const Sizes& sizes) {
   const double gradients = sizes.parameters * kGradientBytes;
   const double weights = sizes.parameters * sizes.weight_bytes;
@@ -132,12 +132,21 @@ double ShardedBytes(ParallelSpec::Shard shard, const Sizes& sizes) {
   }
 }
 
+// How often a step of zero3 gathers and reduces each layer: of each micro-batch, as parameters and
+// gradients are whole for one at a time only, but where a layer takes all of them in turn.
+double PassesOf(const ParallelSpec& parallel, const Sizes& sizes) {
+  const bool together = parallel.shard() != ParallelSpec::SHARD_ZERO3 ||
+                        parallel.micro_order() == ParallelSpec::MICRO_ORDER_LAYER_FIRST;
+  return together ? 1 : sizes.micro_batches;
+}
+
 // Collectives run layer by layer under the computation of other layers; of the one that has no
 // other layer left nothing is hidden: 1 / layers.
-EdgeTraffic DataTraffic(const Sizes& sizes, ParallelSpec::Shard shard) {
-  const double collectives = shard == ParallelSpec::SHARD_ZERO3 ? 3 : 2;
-  return {.next_bytes = PartOf(sizes.data) * ShardedBytes(shard, sizes),
-          .messages = collectives * sizes.layers * (sizes.data - 1),
+EdgeTraffic DataTraffic(const Sizes& sizes, const ParallelSpec& parallel) {
+  const double collectives = parallel.shard() == ParallelSpec::SHARD_ZERO3 ? 3 : 2;
+  const double passes = PassesOf(parallel, sizes);
+  return {.next_bytes = passes * PartOf(sizes.data) * ShardedBytes(parallel.shard(), sizes),
+          .messages = passes * collectives * sizes.layers * (sizes.data - 1),
           .exposed = 1 / std::max(1.0, sizes.layers)};
 }
 
@@ -209,7 +218,7 @@ Traffic TrafficOf(const model::ModelSpec& model, const v1::JobSpec& job, const D
   // No family has experts: what they would exchange, everybody with everybody, is nothing yet.
   set(Dimension::kExpert, {.pattern = EdgeTraffic::Pattern::kPairs});
   set(Dimension::kPipeline, PipelineTraffic(sizes, hidden));
-  set(Dimension::kData, DataTraffic(sizes, shard));
+  set(Dimension::kData, DataTraffic(sizes, job.parallel()));
   set(Dimension::kReplicate, ReplicateTraffic(sizes, gradient_shard));
   return traffic;
 }

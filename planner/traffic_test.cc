@@ -80,7 +80,10 @@ TEST(TrafficOf, DataFollowsTheShardLevel) {
   EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_NONE), 2 * 4 * kSmallParameters * 3 / 4);
   EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_ZERO1), (4 + 2) * kSmallParameters * 3 / 4);
   EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_ZERO2), (4 + 2) * kSmallParameters * 3 / 4);
-  EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_ZERO3), (4 + 2 + 2) * kSmallParameters * 3 / 4);
+  const double once = (4 + 2 + 2) * kSmallParameters * 3 / 4;
+  EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_ZERO3), 3 * once);  // micro-batches
+  job.mutable_parallel()->set_micro_order(ParallelSpec::MICRO_ORDER_LAYER_FIRST);
+  EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_ZERO3), once);
   job.mutable_train()->set_precision(TrainSpec::PRECISION_F32);
   EXPECT_DOUBLE_EQ(data(ParallelSpec::SHARD_ZERO1), (4 + 4) * kSmallParameters * 3 / 4);
 }
