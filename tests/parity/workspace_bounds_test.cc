@@ -51,6 +51,10 @@ TEST(WorkspaceBoundsTest, MatMul_IsEnoughAndNotWasteful) {
   }
 }
 
+// Bounds are those of the widest vectors, as programs do not know where they will run: kernels with
+// narrower ones take less.
+constexpr int64_t kWasteful = 3;
+
 TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
   for (const int threads : kThreads) {
     for (const int64_t kv_heads : {1, 2, 5, 8}) {
@@ -64,12 +68,12 @@ TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
             const int64_t forward = kernels::AttentionForwardWorkspaceBytes(kernel, threads);
             const int64_t given_forward = ops::AttentionForward{shape}.WorkspaceBytes(backend);
             ASSERT_GE(given_forward, forward);
-            ASSERT_LE(given_forward, 2 * forward);
+            ASSERT_LE(given_forward, kWasteful * forward);
             const int64_t backward =
                 kernels::AttentionBackwardWorkspaceBytes<float>(kernel, threads);
             const int64_t given_backward = ops::AttentionBackward{shape}.WorkspaceBytes(backend);
             ASSERT_GE(given_backward, backward);
-            ASSERT_LE(given_backward, 2 * backward);
+            ASSERT_LE(given_backward, kWasteful * backward);
             ops::AttentionShape half = shape;
             half.type = program::DType::kBF16;
             ASSERT_GE(ops::AttentionBackward{half}.WorkspaceBytes(backend),
