@@ -166,7 +166,8 @@ TEST_F(AutoLayoutTest, OfManyRanksOnAKnownKind_OnlyTheFastestByTheClosedFormAreC
       request);
   ASSERT_TRUE(ranked.ok()) << ranked.status();
   EXPECT_GT(known, 2 * planner::kFinalists);
-  EXPECT_EQ(ranked->size(), static_cast<size_t>(planner::kFinalists));
+  // Of those that keep everything, and of those that recompute.
+  EXPECT_LE(ranked->size(), static_cast<size_t>(2 * planner::kFinalists));
   EXPECT_THAT(Texts(*ranked), Contains(StartsWith("data 64")));
 }
 
@@ -177,7 +178,7 @@ TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   for (size_t i = 0; i < ranked->size(); ++i) {
     EXPECT_FALSE((*ranked)[i].fits) << (*ranked)[i].words.ToText();
     if (i > 0) {
-      EXPECT_GE((*ranked)[i].bytes, (*ranked)[i - 1].bytes);
+      EXPECT_GE((*ranked)[i].rank_arena, (*ranked)[i - 1].rank_arena);
     }
   }
   EXPECT_TRUE(Rank(std::string(kTwoRanks) + "memory: {device: 1GiB}\n")->front().fits);

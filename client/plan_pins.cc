@@ -83,13 +83,19 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
   if (key == "offload") {
     // unified: the optimizer's state is; all_unified: and activations are on the host.
     using Home = std::pair<Offload, bool>;
-    ASSIGN_OR_RETURN(const Home home, WordOf<Home>(key, value,
-                                                   {{"none", {Offload::kNone, false}},
-                                                    {"optimizer", {Offload::kOptimizer, false}},
-                                                    {"activations", {Offload::kActivations, false}},
-                                                    {"all", {Offload::kAll, false}},
-                                                    {"unified", {Offload::kOptimizer, true}},
-                                                    {"all_unified", {Offload::kAll, true}}}));
+    ASSIGN_OR_RETURN(
+        const Home home,
+        WordOf<Home>(key, value,
+                     {{"none", {Offload::kNone, false}},
+                      {"optimizer", {Offload::kOptimizer, false}},
+                      {"activations", {Offload::kActivations, false}},
+                      {"all", {Offload::kAll, false}},
+                      {"gradients", {Offload::kGradients, false}},
+                      {"all_gradients", {Offload::kGradients | Offload::kActivations, false}},
+                      {"parameters", {Offload::kParameters, false}},
+                      {"all_parameters", {Offload::kParameters | Offload::kActivations, false}},
+                      {"unified", {Offload::kOptimizer, true}},
+                      {"all_unified", {Offload::kAll, true}}}));
     pins.offload = home.first;
     pins.unified = home.second;
     return absl::OkStatus();

@@ -17,6 +17,7 @@
 #include "client/plan_pins.h"
 #include "client/prices.h"
 #include "common/status_macros.h"
+#include "planner/fit/devices.h"
 #include "planner/performance/catalog.h"
 #include "planner/search/job_choice.h"
 #include "planner/search/network_of_cluster.h"
@@ -252,7 +253,10 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
     return NoPriceOf(machine.gpu.name);
   }
   question.request.devices = devices;
-  question.request.memory_bytes = kUsable * machine.gpu.memory_bytes;
+  // As much as the card tells, which may be less than it is sold with.
+  const auto card = planner::DeviceOf(machine.gpu.name, 0);
+  question.request.memory_bytes =
+      kUsable * (card.ok() ? static_cast<double>(card->bytes) : machine.gpu.memory_bytes);
   question.request.machine = std::move(machine);
   return question;
 }

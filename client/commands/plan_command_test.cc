@@ -262,7 +262,7 @@ TEST(Plan, OversubscribedNetworksOfATopologyAreSlower) {
 
 TEST(Plan, ModelThatDoesNotFitEndsWithThreeAndWhatItNeeds) {
   const Outcome outcome = RunTyped({"plan", "--model", "llama-3-70b", "--devices", "8", "--device",
-                                    "l4", "--global-batch", "8"});
+                                    "l4", "--global-batch", "8", "--no-offload"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.out, HasSubstr("legal layouts fits: the smallest, "));
   EXPECT_EQ(RunTyped({"plan", "--model", "llama-3.1-8b", "--devices", "64", "--global-batch", "7",
@@ -273,7 +273,7 @@ TEST(Plan, ModelThatDoesNotFitEndsWithThreeAndWhatItNeeds) {
 
 TEST(Plan, NothingFitsInJsonIsToldWithTheSmallest) {
   const Outcome outcome = RunTyped({"plan", "--model", "llama-3-70b", "--devices", "8", "--device",
-                                    "l4", "--global-batch", "8", "-o", "json"});
+                                    "l4", "--global-batch", "8", "--no-offload", "-o", "json"});
   EXPECT_EQ(outcome.code, 3);
   const json found = json::parse(outcome.out);
   EXPECT_TRUE(found["plans"].empty());

@@ -44,8 +44,9 @@ bool FlagsGoTogether(const Arguments& arguments, Terminal& terminal) {
     return false;
   }
   const std::vector<const char*> of_model = {
-      "--global-batch", "--device", "--topology", "--seq",        "--pin",       "--vary",
-      "--precision",    "--price",  "--tokens",   "--no-offload", "--framework", "--replay"};
+      "--global-batch", "--device",    "--topology", "--seq",  "--pin",
+      "--vary",         "--precision", "--price",    "--rank", "--tokens",
+      "--no-offload",   "--framework", "--replay"};
   const std::vector<const char*> of_file = {"--set", "--profile"};
   bool good = true;
   for (const char* flag : of_job ? of_model : of_file) {

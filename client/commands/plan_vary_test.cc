@@ -75,7 +75,7 @@ TEST(PlanVary, WhatDoesNotFitIsToldWithWhatItNeeds) {
   const json& memory = rows[0]["smallest"]["memory"];
   EXPECT_GT(memory["device_bytes"], memory["device_limit_bytes"]);
   EXPECT_THAT(Vary(flags).out,
-              testing::ContainsRegex("does not fit: needs [0-9.]+ GB of 81.6 with data 1"));
+              testing::ContainsRegex("does not fit: needs [0-9.]+ GB of 81.2 with data 1"));
 }
 
 TEST(PlanVary, WhereNoLayoutIsLegalThePinToBlameIsTold) {

@@ -21,12 +21,10 @@ double ShardsOf(const LayoutChoice& layout) {
   return Replicated(layout) ? 1 : static_cast<double>(layout.sharing());
 }
 
-bool StatesAway(const LayoutChoice& layout) {
-  return layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll;
-}
+bool StatesAway(const LayoutChoice& layout) { return Has(layout.offload, Offload::kOptimizer); }
 
 bool ActivationsAway(const LayoutChoice& layout) {
-  return layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
+  return Has(layout.offload, Offload::kActivations);
 }
 
 // Of an element in f32 the parameter is the master.
@@ -35,31 +33,39 @@ double StatesOf(const LayoutChoice& layout) {
 }
 
 // Parameters, gradients, master copies and moments. Fully sharded: all of it; two layers at a
-// time, the embedding and the head are whole, in 16 bits, with their gradients.
+// time, the embedding and the head are whole, in 16 bits, with their gradients. So are those that
+// are at home on the host.
 double StateBytes(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
                   const StageParameters& parameters) {
   const double shards = static_cast<double>(layout.sharing());
   const double held = parameters.dense + parameters.experts;
-  const bool away = StatesAway(layout) && !machine.network.host_is_device;
-  const double state_bytes = away ? 0 : StatesOf(layout);
+  const auto is_away = [&](Offload bytes) {
+    return Has(layout.offload, bytes) && !machine.network.host_is_device;
+  };
+  const double state_bytes = is_away(Offload::kOptimizer) ? 0 : StatesOf(layout);
   const double width = WidthOf(layout.precision);
   const Software& software = machine.software;
-  if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
-    return held * width + held * (4 + state_bytes) / shards;
-  }
-  if (layout.sharding != Sharding::kZero3) {
-    return held * (width + 4) + held * state_bytes / (Replicated(layout) ? 1 : shards);
-  }
-  const double shard = 4 + state_bytes + (kStateBytes - StatesOf(layout));
-  // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
-  // micro-batch.
-  if (layout.pipeline > 1 && !software.pipeline_moves_each)
-    return held * shard / shards + held * 2 * width;
   const double ends = (shape.tied || layout.pipeline > 1 ? 1 : 2) *
                       static_cast<double>(shape.vocab * shape.hidden) /
                       static_cast<double>(layout.tensor);
   const double layer = std::max(0.0, held - ends) / std::max(1.0, LayersOf(shape, layout).middle);
-  return held * shard / shards + (2 * layer + ends) * 2 * width;
+  const double visiting = std::min(held, 2 * layer + ends);
+  const double gradients = is_away(Offload::kGradients) ? 0 : 4;
+  if (layout.sharding == Sharding::kZero3) {
+    // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
+    // micro-batch.
+    const double shard = gradients + state_bytes +
+                         (is_away(Offload::kParameters) ? 0 : kStateBytes - StatesOf(layout));
+    if (layout.pipeline > 1 && !software.pipeline_moves_each)
+      return held * shard / shards + held * 2 * width;
+    return held * shard / shards + (2 * layer + ends) * 2 * width;
+  }
+  const double whole = (is_away(Offload::kParameters) ? visiting : held) * width;
+  if (layout.sharding == Sharding::kZero2 && !software.zero2_gathers_each) {
+    return whole + held * (gradients + state_bytes) / shards + (gradients == 0 ? visiting * 4 : 0);
+  }
+  return whole + (gradients == 0 ? visiting : held) * 4 +
+         held * state_bytes / (Replicated(layout) ? 1 : shards);
 }
 
 // Of one micro-batch on one device.
@@ -179,6 +185,16 @@ double HostEstimate(const Machine& machine, const TrainingShape& shape, const La
   double bytes = 0;
   if (StatesAway(layout) && !layout.disk) {
     bytes += (parameters.dense + parameters.experts) / ShardsOf(layout) * StatesOf(layout);
+  }
+  const double held = parameters.dense + parameters.experts;
+  const bool gradients_shared =
+      layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3;
+  if (Has(layout.offload, Offload::kGradients)) {
+    bytes += held * 4 / (gradients_shared ? ShardsOf(layout) : 1);
+  }
+  if (Has(layout.offload, Offload::kParameters)) {
+    bytes += held * WidthOf(layout.precision) /
+             (layout.sharding == Sharding::kZero3 ? ShardsOf(layout) : 1);
   }
   if (ActivationsAway(layout)) {
     bytes += ActivationBytes(machine.software, shape, layout) * LayersOf(shape, layout).middle *

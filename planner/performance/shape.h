@@ -41,7 +41,22 @@ enum class Recompute { kNone, kSelective, kOperators, kFull, kListed };
 SavedValues SavedBy(Recompute recompute, SavedValues listed);
 // The mode that says so in all layers; kListed: none does.
 Recompute ModeOf(SavedValues saved);
-enum class Offload { kNone = 0, kOptimizer = 1, kActivations = 2, kAll = 3 };  // bits
+// Classes of bytes on the host, as bits; kAll: the first two. Gradients are there beside the
+// optimizer's state only, parameters beside both: layers are streamed, two at a time.
+enum class Offload {
+  kNone = 0,
+  kOptimizer = 1,
+  kActivations = 2,
+  kAll = 3,
+  kGradients = 4 + kOptimizer,
+  kParameters = 8 + kGradients,
+};
+constexpr bool Has(Offload all, Offload some) {
+  return (static_cast<int>(all) & static_cast<int>(some)) == static_cast<int>(some);
+}
+constexpr Offload operator|(Offload a, Offload b) {
+  return static_cast<Offload>(static_cast<int>(a) | static_cast<int>(b));
+}
 
 struct LayoutChoice {
   int64_t tensor = 1;

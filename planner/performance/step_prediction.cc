@@ -168,7 +168,7 @@ double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
     elements /= static_cast<double>(layout.sharing());
   }
   const bool on_host = !layout.unified && !machine.network.host_is_device &&
-                       (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll);
+                       Has(layout.offload, Offload::kOptimizer);
   const double bytes = elements * (on_host ? kNormBytes : layout.update_bytes);
   return (bytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
 }
@@ -182,6 +182,30 @@ double HostUpdateSeconds(const Machine& machine, const LayoutChoice& layout, dou
   return std::max(0.0, bytes / machine.network.host_memory_rate - stage.forward.compute());
 }
 
+// Layers that are at home on the host, fetched for the forward and for the backward of each
+// micro-batch, one layer ahead; and accumulators of gradients there, which every micro-batch but
+// the first adds to: they come with the backward's parameters, and leave the other way.
+double StreamSeconds(const LayoutChoice& layout, const StageParameters& parameters,
+                     const Stage& stage, double rate) {
+  const double held = parameters.dense + parameters.experts;
+  const double micro_batches = static_cast<double>(layout.micro_batches());
+  const double shards = static_cast<double>(layout.sharing());
+  double fetched = 0, added = 0;
+  if (Has(layout.offload, Offload::kParameters)) {
+    fetched = held * WidthOf(layout.precision) / (layout.sharding == Sharding::kZero3 ? shards : 1);
+  }
+  if (Has(layout.offload, Offload::kGradients)) {
+    const bool shared = layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3;
+    added = held * 4 / (shared ? shards : 1);
+  }
+  const auto exposed = [rate](double bytes, double compute) {
+    return std::max(0.0, bytes / rate - compute);
+  };
+  return micro_batches * exposed(fetched, stage.forward.compute()) +
+         exposed(fetched, stage.backward.compute()) +
+         (micro_batches - 1) * exposed(fetched + added, stage.backward.compute());
+}
+
 // What the host's link or the disks add beyond the time that hides them: states in and out once a
 // step (a fetch of 12 bytes per element and the way back), activations once per micro-batch each
 // way.
@@ -193,7 +217,7 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
   const double rate = machine.network.host_is_device ? std::numeric_limits<double>::infinity()
                                                      : machine.network.host_rate;
   double exposed = 0;
-  if (layout.offload != Offload::kActivations) {
+  if (Has(layout.offload, Offload::kOptimizer)) {
     double elements = parameters.dense + parameters.experts;
     if (layout.sharding != Sharding::kReplicated) {
       elements /= static_cast<double>(layout.sharing());
@@ -208,11 +232,14 @@ double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
     // Gradients leave in the last backward; the updated parameters come back after it.
     const bool disk = layout.disk && machine.network.disk_rate > 0;
     const double slowest = disk ? machine.network.disk_rate : rate;
+    const double returned =
+        Has(layout.offload, Offload::kParameters) ? 0 : WidthOf(layout.precision);
     exposed += std::max(0.0, elements * 4 / rate - stage.backward.compute()) +
-               elements * (slowest < rate ? 12 / slowest : WidthOf(layout.precision) / rate) +
-               HostUpdateSeconds(machine, layout, elements, stage);
+               elements * (slowest < rate ? 12 / slowest : returned / rate) +
+               HostUpdateSeconds(machine, layout, elements, stage) +
+               StreamSeconds(layout, parameters, stage, rate);
   }
-  if (layout.offload != Offload::kOptimizer) {
+  if (Has(layout.offload, Offload::kActivations)) {
     const double bytes =
         ActivationBytes(machine.software, shape, layout) * LayersOf(shape, layout).middle;
     const double micro = std::max(0.0, bytes / rate - stage.forward.compute()) +

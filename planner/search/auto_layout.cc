@@ -1,7 +1,10 @@
 #include "planner/search/auto_layout.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +18,7 @@
 #include "planner/fit/collective_scratch.h"
 #include "planner/fit/devices.h"
 #include "planner/fit/memory_of_job.h"
+#include "planner/performance/step_prediction.h"
 #include "planner/search/homes.h"
 #include "planner/search/job_choice.h"
 #include "planner/search/predicted_job.h"
@@ -72,25 +76,18 @@ class Ranking {
                     (parallel_open_ && !request.micro_batch_given)) {}
 
   absl::StatusOr<std::vector<Candidate>> Run() {
-    std::vector<Layout> layouts = Layouts();
-    const bool ordered = OrderByClosedForm(layouts);
-    known_ = static_cast<int64_t>(layouts.size());
-    for (const Layout& layout : layouts) {
-      if (ordered && fitting_ == kFinalists) break;
-      Try(layout);
-    }
+    TryAll(Layouts());
     Sort();
     // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
     // best few are looked at.
     if (micro_open_) VaryMicroBatchOfBest();
-    if (!tried_.empty() && !tried_.front().candidate.fits) {
-      const std::vector<Tried> all = tried_;
+    if (LeavesMuchOut()) {
+      const std::vector<Layout> layouts = LayoutsToMove();
       if (MayRecompute()) {
-        known_ += static_cast<int64_t>(all.size());
-        for (const Tried& each : all) Recomputing(each.layout);
+        TryAll(Recomputing(layouts));
         Sort();
       }
-      Move(all);
+      Move(layouts);
     }
     if (given_up_) {
       return absl::DeadlineExceededError(
@@ -109,6 +106,7 @@ class Ranking {
     Candidate candidate;
   };
   static constexpr size_t kFew = 4, kMostMoved = 16;
+  static constexpr double kEnoughPasses = 2048;  // some seconds
   static constexpr int64_t kMostMicroBatch = 32;
 
   std::vector<Layout> Layouts() const {
@@ -135,11 +133,34 @@ class Ranking {
     return layouts;
   }
 
-  // Fastest first, where the closed form knows all that are legal; false: it does not.
-  bool OrderByClosedForm(std::vector<Layout>& layouts) {
-    if (layouts.size() <= kFinalists) return false;
-    const Catalog& catalog = Catalog::Shipped();
-    std::vector<std::pair<double, Layout>> timed;
+  // Where the closed form knows them all, of many those that it has fit and fastest, until
+  // kFinalists do fit or the work is enough: composing takes long.
+  void TryAll(std::vector<Layout> layouts) {
+    const std::vector<double> passes = OrderByClosedForm(layouts);
+    known_ += static_cast<int64_t>(layouts.size());
+    int fitting = 0;
+    double composed = 0;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      if (!passes.empty() && (fitting == kFinalists || i == 2 * kFinalists)) break;
+      if (i >= kFew && composed > kEnoughPasses) break;
+      fitting += Try(layouts[i]) ? 1 : 0;
+      if (!passes.empty()) composed += passes[i];
+    }
+  }
+
+  // Those that it has fit, fastest first, then the others, least memory first; and of each the
+  // passes of a layer by a micro-batch that its programs have. None: it does not know some of those
+  // that are legal, or they are few.
+  std::vector<double> OrderByClosedForm(std::vector<Layout>& layouts) {
+    if (layouts.size() <= kFew || !OnAccelerator(job_)) return {};
+    struct Known {
+      bool large;
+      double by;  // seconds, or bytes
+      double passes;
+      Layout layout;
+    };
+    const FitDevice card = CardOf(request_.room);
+    std::vector<Known> known;
     for (const Layout& layout : layouts) {
       const Candidate candidate = Write(layout);
       const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
@@ -148,17 +169,57 @@ class Ranking {
         continue;
       }
       const auto model = model::FromProto(job->model());
-      if (!model.ok()) return false;
-      const double seconds = StepSecondsOf(
-          catalog, {.model = {.spec = *model}, .job = *job, .device = CardOf(request_.room)});
-      if (seconds < 0) return false;
-      timed.emplace_back(seconds, layout);
+      if (!model.ok()) return {};
+      const std::optional<JobChoice> choice = ChoiceOf(Catalog::Shipped(), {.spec = *model}, *job,
+                                                       card.name, static_cast<double>(card.bytes));
+      if (!choice.has_value()) return {};
+      const StepPrediction step = PredictStep(choice->machine, choice->shape, choice->layout);
+      fastest_known_ = std::min(fastest_known_, step.seconds);
+      const bool large = card.bytes > 0 && step.memory_bytes > static_cast<double>(card.bytes);
+      known.push_back({large, large ? step.memory_bytes : step.seconds,
+                       static_cast<double>(model->layers * choice->layout.micro_batches()),
+                       layout});
     }
-    std::stable_sort(timed.begin(), timed.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(known.begin(), known.end(), [](const Known& a, const Known& b) {
+      return std::tie(a.large, a.by) < std::tie(b.large, b.by);
+    });
     layouts.clear();
-    for (auto& [seconds, layout] : timed) layouts.push_back(std::move(layout));
-    return true;
+    std::vector<double> passes;
+    for (Known& each : known) {
+      layouts.push_back(std::move(each.layout));
+      passes.push_back(each.passes);
+    }
+    return passes;
+  }
+
+  // Whether nothing fits, or something that does not would be much faster than all that does.
+  bool LeavesMuchOut() const {
+    constexpr double kMuch = 0.9;
+    if (tried_.empty()) return false;
+    const Candidate& best = tried_.front().candidate;
+    if (fastest_known_ < kMuch * best.seconds) return true;
+    return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& each) {
+      return !best.fits || (!each.candidate.fits && each.candidate.seconds < kMuch * best.seconds);
+    });
+  }
+
+  // All where the closed form chooses among them; else of what was looked at those that need least
+  // of the device, and the fastest.
+  std::vector<Layout> LayoutsToMove() const {
+    if (std::isfinite(fastest_known_)) return Layouts();
+    std::vector<Tried> layouts = tried_;
+    if (layouts.size() > kMostMoved) {
+      std::stable_sort(layouts.begin(), layouts.end(), [](const Tried& a, const Tried& b) {
+        return a.candidate.rank_arena < b.candidate.rank_arena;
+      });
+      std::stable_sort(
+          layouts.begin() + kMostMoved / 2, layouts.end(),
+          [](const Tried& a, const Tried& b) { return a.candidate.seconds < b.candidate.seconds; });
+      layouts.resize(kMostMoved);
+    }
+    std::vector<Layout> found;
+    for (Tried& each : layouts) found.push_back(std::move(each.layout));
+    return found;
   }
 
   bool MayRecompute() const {
@@ -167,28 +228,28 @@ class Ranking {
                         [](const KeptKey& kept) { return kept.key == "recompute"; });
   }
 
-  void Recomputing(Layout layout) {
-    layout.recompute = true;
-    Try(layout);
+  static std::vector<Layout> Recomputing(std::vector<Layout> layouts) {
+    for (Layout& layout : layouts) layout.recompute = true;
+    return layouts;
   }
 
-  // Bytes to where the job lets them go, step by step until something fits: of those layouts that
-  // need least of the device, each with recompute too where activations stay.
-  void Move(std::vector<Tried> layouts) {
-    std::stable_sort(layouts.begin(), layouts.end(), [](const Tried& a, const Tried& b) {
-      return a.candidate.rank_arena < b.candidate.rank_arena;
-    });
-    layouts.resize(std::min(kMostMoved, layouts.size()));
-    for (const std::vector<Homes>& step : StepsOfHomes(job_)) {
+  // Bytes to where the job lets them go, step by step until something fits, each with recompute too
+  // where activations stay.
+  void Move(const std::vector<Layout>& layouts) {
+    const std::vector<std::vector<Homes>> steps = StepsOfHomes(job_);
+    if (steps.empty()) return;
+    for (const std::vector<Homes>& step : steps) {
+      std::vector<Layout> moved;
       for (const Homes& homes : step) {
-        const bool recomputes = MayRecompute() && !homes.Moves("activations");
-        known_ += static_cast<int64_t>(layouts.size()) * (recomputes ? 2 : 1);
-        for (Tried each : layouts) {
-          each.layout.homes = homes;
-          Try(each.layout);
-          if (recomputes) Recomputing(each.layout);
+        for (Layout layout : layouts) {
+          layout.homes = homes;
+          moved.push_back(layout);
+          if (!MayRecompute() || homes.Moves("activations")) continue;
+          layout.recompute = true;
+          moved.push_back(layout);
         }
       }
+      TryAll(std::move(moved));
       Sort();
       if (tried_.front().candidate.fits) break;
     }
@@ -197,23 +258,19 @@ class Ranking {
   }
 
   void VaryMicroBatchOfBest() {
-    const size_t few = std::min<size_t>(kFew, tried_.size());
-    const std::vector<Tried> best(tried_.begin(), tried_.begin() + few);
-    for (const Tried& each : best) VaryMicroBatch(each.layout);
-    Sort();
-  }
-
-  void VaryMicroBatch(Layout layout) {
-    const int64_t data =
-        parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
-    const int64_t share = job_.train().global_batch() / data;
-    std::vector<int64_t> sizes = common::DivisorsOf(std::max<int64_t>(1, share));
-    std::erase_if(sizes, [](int64_t size) { return size > kMostMicroBatch; });
-    known_ += static_cast<int64_t>(sizes.size());
-    for (const int64_t micro : sizes) {
-      layout.micro_batch = micro;
-      Try(layout);
+    std::vector<Layout> varied;
+    for (size_t i = 0; i < std::min<size_t>(kFew, tried_.size()); ++i) {
+      Layout layout = tried_[i].layout;
+      const int64_t data =
+          parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
+      const int64_t share = job_.train().global_batch() / data;
+      for (const int64_t micro : common::DivisorsOf(std::max<int64_t>(1, share))) {
+        layout.micro_batch = micro;
+        if (micro <= kMostMicroBatch) varied.push_back(layout);
+      }
     }
+    TryAll(std::move(varied));
+    Sort();
   }
 
   Candidate Write(const Layout& layout) const {
@@ -261,12 +318,15 @@ class Ranking {
                                                  candidate.words.ToText(), ": ", reason, ")"));
   }
 
-  void Try(const Layout& layout) {
+  // Whether it is legal, new, and fits.
+  bool Try(const Layout& layout) {
     given_up_ = given_up_ || (request_.gives_up && request_.gives_up());
-    if (given_up_) return;
+    if (given_up_) return false;
+    const size_t before = tried_.size();
     LookAt(layout);
     ++looked_at_;
     if (request_.on_progress) request_.on_progress(looked_at_, known_);
+    return tried_.size() > before && tried_.back().candidate.fits;
   }
 
   void LookAt(const Layout& layout) {
@@ -282,7 +342,6 @@ class Ranking {
     }
     const absl::Status status = Predict(*job, candidate);
     if (!status.ok()) return Refuse(candidate, status);
-    fitting_ += candidate.fits ? 1 : 0;
     tried_.push_back({layout, std::move(candidate)});
   }
 
@@ -322,7 +381,10 @@ class Ranking {
     candidate.has_room = ShareOf(candidate, request_.room) <= 1;
     if (!candidate.has_room) {
       candidate.fits = false;
-      if (candidate.lacks.empty()) candidate.lacks = NeedsOf(candidate, request_.room);
+      if (const double share = ShareOf(candidate, request_.room); share > candidate.excess) {
+        candidate.excess = share;
+        candidate.lacks = NeedsOf(candidate, request_.room);
+      }
     }
     candidate.seconds = predicted.seconds;
     candidate.terms = predicted.terms;
@@ -330,13 +392,15 @@ class Ranking {
     return absl::OkStatus();
   }
 
-  // The first limit that is not kept is told.
+  // Of limits that are not kept the one that is exceeded most is told.
   static void Compare(int64_t needs, absl::string_view of, int64_t has, Candidate& candidate) {
     if (needs <= has) return;
     candidate.fits = false;
-    if (candidate.lacks.empty()) {
-      candidate.lacks = absl::StrCat("needs ", BytesText(needs), " ", of, BytesText(has));
-    }
+    const double excess =
+        static_cast<double>(needs) / static_cast<double>(std::max<int64_t>(1, has));
+    if (excess <= candidate.excess) return;
+    candidate.excess = excess;
+    candidate.lacks = absl::StrCat("needs ", BytesText(needs), " ", of, BytesText(has));
   }
 
   // What the job's directories have for each rank: they are shared by those of a node.
@@ -373,11 +437,10 @@ class Ranking {
   }
 
   void Sort() {
-    const auto before = [&room = request_.room](const Candidate& a, const Candidate& b) {
+    const auto before = [](const Candidate& a, const Candidate& b) {
       if (a.fits != b.fits) return a.fits;
       if (a.fits) return a.seconds < b.seconds;
-      if (a.has_room != b.has_room) return a.has_room;
-      return a.has_room ? a.bytes < b.bytes : ShareOf(a, room) < ShareOf(b, room);
+      return a.has_room != b.has_room ? a.has_room : a.excess < b.excess;
     };
     std::stable_sort(tried_.begin(), tried_.end(), [&](const Tried& a, const Tried& b) {
       return before(a.candidate, b.candidate);
@@ -389,8 +452,9 @@ class Ranking {
   const bool parallel_open_, micro_open_;
   std::vector<Tried> tried_;
   bool given_up_ = false;
-  int64_t looked_at_ = 0, known_ = 0, fitting_ = 0;  // layouts
-  absl::Status why_not_;                             // of the first that is not legal
+  double fastest_known_ = std::numeric_limits<double>::infinity();  // by the closed form
+  int64_t looked_at_ = 0, known_ = 0;                               // layouts
+  absl::Status why_not_;  // of the first that is not legal
 };
 
 }  // namespace

@@ -63,14 +63,15 @@ struct Candidate {
   int64_t rank_arena = 0;  // what programs hold where kernels compute, of the fullest rank
   bool has_room = true;    // on nodes: what AutoRequest.room has
   bool fits = true;        // that, limits of the job, and memory_bytes
+  double excess = 0;  // how many times a limit it needs, of the one it exceeds most; 0: it fits
   std::string lacks;  // else what does not: "needs 9.00 GiB of a device, and memory.device is …"
 };
 
-// Layouts that fit, after which no more are composed where the closed form knows the devices and
-// tells which are fast.
+// Layouts that fit, after which no more of a kind are composed where the closed form knows the
+// devices and tells which are fast; of those that do not fit, too, at most twice as many.
 inline constexpr int kFinalists = 24;
 
-// Fastest first, then those that do not fit, least memory first, those without room last; not
+// Fastest first, then those that do not fit, least excess first, those without room last; not
 // empty. The same request has the same answer. InvalidArgument: no layout is legal, with the first
 // reason; Unimplemented: more than kMostAutoRanks ranks; DeadlineExceeded: given up.
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request);

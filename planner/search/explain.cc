@@ -85,10 +85,12 @@ JobWords InJobWords(const LayoutChoice& layout, const SavedNames& names) {
   } else if (layout.recompute != Recompute::kNone) {
     words.parallel.emplace_back("recompute", RecomputeText(RecomputeOf(layout, names)));
   }
-  if (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll) {
+  if (Has(layout.offload, Offload::kParameters)) words.memory.emplace_back("parameters", "host");
+  if (Has(layout.offload, Offload::kGradients)) words.memory.emplace_back("gradients", "host");
+  if (Has(layout.offload, Offload::kOptimizer)) {
     words.memory.emplace_back("optimizer", layout.unified ? "unified" : "host");
   }
-  if (layout.offload == Offload::kActivations || layout.offload == Offload::kAll) {
+  if (Has(layout.offload, Offload::kActivations)) {
     words.memory.emplace_back("activations", "host");
   }
   return words;
@@ -157,7 +159,8 @@ std::string WhySaved(const SearchRequest& request, const LayoutChoice& layout) {
     }
   }
   return absl::StrCat(
-      "saved: ", saved.empty() ? "the input" : absl::StrCat(saved, " (", Gigabytes(kept), ")"),
+      "saved: ",
+      saved.empty() ? "the input" : absl::StrCat(saved, " (", Gigabytes(kept), " in all)"),
       again.empty() ? "" : "; made again: ", again);
 }
 

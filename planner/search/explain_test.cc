@@ -54,12 +54,13 @@ TEST(ExplainTest, SavedValues_AreToldWithWhatTheOthersCostAndFree) {
   EXPECT_EQ(WhySaved(request, layout), "");  // it knows modes only
   request.machine.software.saves_by_value = true;
   // 8,192 tokens · 32 layers · (12,288 + 8,320 + 8,192 bytes); gate, up: 57,344 bytes.
-  EXPECT_THAT(WhySaved(request, layout),
-              AllOf(HasSubstr("saved: qkv, attention, residual (7.5 GB); made again: norms "),
-                    HasSubstr(" for 4.3 GB, up 1."), HasSubstr(" s for 15.0 GB, activation ")));
+  EXPECT_THAT(
+      WhySaved(request, layout),
+      AllOf(HasSubstr("saved: qkv, attention, residual (7.5 GB in all); made again: norms "),
+            HasSubstr(" for 4.3 GB, up 1."), HasSubstr(" s for 15.0 GB, activation ")));
   layout.listed_layers = 8;
   EXPECT_THAT(WhySaved(request, layout),
-              AllOf(HasSubstr("saved: qkv, attention, residual, up in 24 layers (18.8 GB)"),
+              AllOf(HasSubstr("saved: qkv, attention, residual, up in 24 layers (18.8 GB in all)"),
                     HasSubstr(" for 3.8 GB, activation ")));
 }
 

@@ -56,7 +56,17 @@ std::vector<std::vector<Homes>> StepsOfHomes(const v1::JobSpec& job) {
   if (!LeavesPlacesOpen(memory)) return steps;
   const bool streams = memory.automatic() || memory.stream().automatic();
   if (OnAccelerator(job) || memory.has_device()) AddSteps(kHost, streams, steps);
-  if (!memory.ssd().empty()) AddSteps(kSsd, streams, steps);
+  if (memory.ssd().empty()) return steps;
+  if (!steps.empty()) {  // there is a host: state on SSD, what each micro-batch moves in memory
+    const std::pair<std::string, std::string> gradients{"gradients", kHost};
+    const std::pair<std::string, std::string> optimizer{"optimizer", kSsd};
+    const std::pair<std::string, std::string> activations{"activations", kHost};
+    steps.push_back({{{optimizer}},
+                     {{optimizer, activations}},
+                     {{gradients, optimizer}},
+                     {{gradients, optimizer, activations}}});
+  }
+  AddSteps(kSsd, streams, steps);
   return steps;
 }
 

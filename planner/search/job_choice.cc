@@ -31,8 +31,11 @@ std::optional<LayoutChoice> LayoutOf(const FitModel& model, const v1::JobSpec& j
   const v1::ParallelSpec& parallel = job.parallel();
   const v1::TrainSpec& train = job.train();
   const v1::PlaceSpec& place = job.memory().place();
-  if (train.method() > v1::TrainSpec::METHOD_FULL || IsAway(place.parameters()) ||
-      IsAway(place.gradients())) {
+  const bool states = IsAway(place.optimizer());
+  // What the closed form has beside state on the host only.
+  const bool gradients = IsAway(place.gradients()), parameters = IsAway(place.parameters());
+  if (train.method() > v1::TrainSpec::METHOD_FULL || (gradients && !states) ||
+      (parameters && !gradients)) {
     return std::nullopt;
   }
   const auto degree = [](int64_t given) { return std::max<int64_t>(1, given); };
@@ -69,11 +72,11 @@ std::optional<LayoutChoice> LayoutOf(const FitModel& model, const v1::JobSpec& j
       train.precision() > v1::TrainSpec::PRECISION_F32 ? Precision::kHalf : Precision::kFp32;
   layout.update_bytes = UpdateBytesOf(train);
   layout.context_shares = false;
-  const bool states = IsAway(place.optimizer()), activations = IsAway(place.activations());
-  layout.offload = states && activations ? Offload::kAll
-                   : states              ? Offload::kOptimizer
-                   : activations         ? Offload::kActivations
-                                         : Offload::kNone;
+  layout.offload = parameters  ? Offload::kParameters
+                   : gradients ? Offload::kGradients
+                   : states    ? Offload::kOptimizer
+                               : Offload::kNone;
+  if (IsAway(place.activations())) layout.offload = layout.offload | Offload::kActivations;
   layout.unified = place.optimizer().unified() > 0;
   layout.disk = place.optimizer().ssd() > 0;
   return layout;
@@ -140,11 +143,13 @@ v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout, const 
   train.mutable_optimizer()->set_master(OptimizerSpec::MASTER_F32);
   train.mutable_optimizer()->set_state(OptimizerSpec::STATE_F32);
   v1::PlaceSpec& place = *job.mutable_memory()->mutable_place();
-  if (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll) {
+  if (Has(layout.offload, Offload::kParameters)) place.mutable_parameters()->set_host(1);
+  if (Has(layout.offload, Offload::kGradients)) place.mutable_gradients()->set_host(1);
+  if (Has(layout.offload, Offload::kOptimizer)) {
     v1::TierShares& shares = *place.mutable_optimizer();
     layout.unified ? shares.set_unified(1) : shares.set_host(1);
   }
-  if (layout.offload == Offload::kActivations || layout.offload == Offload::kAll) {
+  if (Has(layout.offload, Offload::kActivations)) {
     place.mutable_activations()->set_host(1);
   }
   return job;

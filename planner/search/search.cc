@@ -8,6 +8,7 @@
 
 #include "common/divisors.h"
 #include "planner/performance/memory_estimate.h"
+#include "planner/search/offload_choices.h"
 #include "planner/search/why_none.h"
 
 namespace strata::planner {
@@ -52,6 +53,10 @@ class Searcher {
 
   absl::StatusOr<SearchResult> Run() {
     VisitAll();
+    if (result_.legal > 0 && result_.plans.empty() && request_.tiers && !request_.pins.offload) {
+      homes_ = FartherOffloadChoices(request_.machine.network);
+      if (!homes_.empty()) VisitAll();
+    }
     if (result_.legal == 0) return absl::InvalidArgumentError(WhyNoLayout(request_));
     std::sort(result_.plans.begin(), result_.plans.end(), Faster);
     if (!result_.plans.empty()) {
@@ -227,7 +232,7 @@ class Searcher {
       layout.sharding = each.sharding;
       layout.replicas = each.replicas;
       std::vector<RankedPlan> kept;  // of this layout
-      for (const Home& home : homes_) {
+      for (const OffloadChoice& home : homes_) {
         layout.offload = home.offload;
         layout.unified = home.unified;
         VisitRecomputes(layout, variants, kept);
@@ -298,7 +303,7 @@ class Searcher {
   }
 
   static bool ActivationsAway(const LayoutChoice& layout) {
-    return layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
+    return Has(layout.offload, Offload::kActivations);
   }
 
   // What fits best where some layers save as with recompute none: what saves less than that in as
@@ -333,15 +338,12 @@ class Searcher {
   // Whether a plan has more classes of bytes on the host than another of the same layout that fits,
   // and is no faster. Modes of recompute are layouts of their own, what is saved by value is not.
   bool IsInVain(const RankedPlan& plan, const RankedPlan& less) const {
-    const auto classes = [](const RankedPlan& p) {
-      return static_cast<unsigned>(p.layout.offload);
-    };
-    const bool same_states = (classes(less) & static_cast<unsigned>(Offload::kOptimizer)) == 0 ||
+    const bool same_states = !Has(less.layout.offload, Offload::kOptimizer) ||
                              plan.layout.unified == less.layout.unified;
     const bool same_layout =
         request_.machine.software.saves_by_value || plan.layout.recompute == less.layout.recompute;
-    return same_states && same_layout && (classes(plan) | classes(less)) == classes(plan) &&
-           classes(plan) != classes(less) && plan.step.seconds >= less.step.seconds;
+    return same_states && same_layout && Has(plan.layout.offload, less.layout.offload) &&
+           plan.layout.offload != less.layout.offload && plan.step.seconds >= less.step.seconds;
   }
 
   // `kept`: those of the same layout so far.
@@ -354,23 +356,10 @@ class Searcher {
     Keep(plan);
   }
 
-  // Where states and activations live.
-  struct Home {
-    Offload offload = Offload::kNone;
-    bool unified = false;
-  };
-  static std::vector<Home> HomesOf(const SearchRequest& request) {
-    const Network& network = request.machine.network;
+  static std::vector<OffloadChoice> HomesOf(const SearchRequest& request) {
     if (request.pins.offload.has_value()) return {{*request.pins.offload, request.pins.unified}};
-    std::vector<Home> homes = {{}};
-    if (!request.tiers || network.host_rate <= 0 || network.host_is_device) return homes;
-    homes.push_back({Offload::kOptimizer});
-    homes.push_back({Offload::kActivations});
-    homes.push_back({Offload::kAll});
-    if (!network.coherent) return homes;
-    homes.push_back({Offload::kOptimizer, true});
-    homes.push_back({Offload::kAll, true});
-    return homes;
+    if (!request.tiers) return {{}};
+    return OffloadChoices(request.machine.network);
   }
 
   struct Shared {
@@ -467,7 +456,7 @@ class Searcher {
 
   const SearchRequest& request_;
   const TrainingShape& shape_;
-  const std::vector<Home> homes_ = HomesOf(request_);
+  std::vector<OffloadChoice> homes_ = HomesOf(request_);
   const std::function<void(const LayoutChoice&)>* visit_ = nullptr;
   std::map<LayerKey, LayerCost> costs_;
   std::map<LayerKey, std::vector<Recomputed>> recomputes_;  // by the key with recompute none

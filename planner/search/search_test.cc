@@ -292,6 +292,30 @@ SearchRequest OneOf(const char* gpu, const TrainingShape& shape) {
   return request;
 }
 
+TEST(SearchTest, GradientsAndParametersLeaveTheDeviceOnlyWhereNothingElseFits) {
+  SearchRequest request = OneOf("H100", Llama8B());
+  for (const RankedPlan& plan : Search(request)->plans) {
+    EXPECT_FALSE(Has(plan.layout.offload, Offload::kGradients));
+  }
+  // 2 bytes of each parameter, a few layers and what a micro-batch keeps: gradients are away.
+  request.memory_bytes = 30e9;
+  const SearchResult gradients = *Search(request);
+  ASSERT_FALSE(gradients.plans.empty());
+  EXPECT_TRUE(Has(gradients.plans.front().layout.offload, Offload::kGradients));
+  EXPECT_GT(gradients.plans.front().step.host_bytes, 8e9 * (12 + 4));
+  // Not even the parameters: layers are streamed.
+  request.memory_bytes = 22e9;
+  const SearchResult streamed = *Search(request);
+  ASSERT_FALSE(streamed.plans.empty());
+  for (const RankedPlan& plan : streamed.plans) {
+    EXPECT_TRUE(Has(plan.layout.offload, Offload::kParameters));
+  }
+  EXPECT_GT(streamed.plans.front().step.host_bytes, 8e9 * (12 + 4 + 2));
+  EXPECT_GE(streamed.plans.front().step.seconds, gradients.plans.front().step.seconds);
+  request.tiers = false;
+  EXPECT_TRUE(Search(request)->plans.empty());
+}
+
 bool HasUnified(const SearchResult& found) {
   return std::any_of(found.plans.begin(), found.plans.end(),
                      [](const RankedPlan& plan) { return plan.layout.unified; });
