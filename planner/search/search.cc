@@ -54,8 +54,8 @@ class Searcher {
   absl::StatusOr<SearchResult> Run() {
     VisitAll();
     if (result_.legal > 0 && result_.plans.empty() && request_.tiers && !request_.pins.offload) {
-      homes_ = FartherOffloadChoices(request_.machine.network);
-      if (!homes_.empty()) VisitAll();
+      offloads_ = FartherOffloadChoices(request_.machine.network);
+      if (!offloads_.empty()) VisitAll();
     }
     if (result_.legal == 0) return absl::InvalidArgumentError(WhyNoLayout(request_));
     std::sort(result_.plans.begin(), result_.plans.end(), Faster);
@@ -155,7 +155,9 @@ class Searcher {
       if (share % micro != 0 || (micro > kMostMicroBatch && !request_.pins.micro_batch)) continue;
       layout.micro_batch = micro;
       layout.chunks = 1;
-      const std::vector<Variant> variants = VariantsOf(layout);
+      // Whoever asks only what is legal needs no costs.
+      const std::vector<Variant> variants =
+          visit_ == nullptr ? VariantsOf(layout) : std::vector<Variant>{};
       for (const int64_t chunks : Chosen(request_.pins.chunks, ChunksOf(layout))) {
         layout.chunks = chunks;
         if (IsChunked(layout)) VisitStorage(layout, variants);
@@ -223,7 +225,7 @@ class Searcher {
       }
       return;
     }
-    result_.legal += static_cast<int64_t>(shared.size() * homes_.size() * variants.size());
+    result_.legal += static_cast<int64_t>(shared.size() * offloads_.size() * variants.size());
     if (std::all_of(variants.begin(), variants.end(),
                     [&](const Variant& variant) { return IsTooSlow(variant); })) {
       return;
@@ -232,9 +234,9 @@ class Searcher {
       layout.sharding = each.sharding;
       layout.replicas = each.replicas;
       std::vector<RankedPlan> kept;  // of this layout
-      for (const OffloadChoice& home : homes_) {
-        layout.offload = home.offload;
-        layout.unified = home.unified;
+      for (const OffloadChoice& choice : offloads_) {
+        layout.offload = choice.offload;
+        layout.unified = choice.unified;
         VisitRecomputes(layout, variants, kept);
       }
     }
@@ -356,7 +358,7 @@ class Searcher {
     Keep(plan);
   }
 
-  static std::vector<OffloadChoice> HomesOf(const SearchRequest& request) {
+  static std::vector<OffloadChoice> OffloadsOf(const SearchRequest& request) {
     if (request.pins.offload.has_value()) return {{*request.pins.offload, request.pins.unified}};
     if (!request.tiers) return {{}};
     return OffloadChoices(request.machine.network);
@@ -456,7 +458,7 @@ class Searcher {
 
   const SearchRequest& request_;
   const TrainingShape& shape_;
-  std::vector<OffloadChoice> homes_ = HomesOf(request_);
+  std::vector<OffloadChoice> offloads_ = OffloadsOf(request_);
   const std::function<void(const LayoutChoice&)>* visit_ = nullptr;
   std::map<LayerKey, LayerCost> costs_;
   std::map<LayerKey, std::vector<Recomputed>> recomputes_;  // by the key with recompute none
