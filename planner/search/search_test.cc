@@ -294,7 +294,9 @@ SearchRequest OneOf(const char* gpu, const TrainingShape& shape) {
 
 TEST(SearchTest, GradientsAndParametersLeaveTheDeviceOnlyWhereNothingElseFits) {
   SearchRequest request = OneOf("H100", Llama8B());
-  for (const RankedPlan& plan : Search(request)->plans) {
+  const SearchResult roomy = *Search(request);
+  ASSERT_FALSE(roomy.plans.empty());
+  for (const RankedPlan& plan : roomy.plans) {
     EXPECT_FALSE(Has(plan.layout.offload, Offload::kGradients));
   }
   // 2 bytes of each parameter, a few layers and what a micro-batch keeps: gradients are away.
