@@ -8,8 +8,8 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
-#include "client/plan_answer.h"
-#include "client/plan_request.h"
+#include "client/planning/plan_answer.h"
+#include "client/planning/plan_request.h"
 #include "client/views/plan_view.h"
 #include "planner/performance/catalog.h"
 #include "planner/search/replay.h"
@@ -44,9 +44,9 @@ bool FlagsGoTogether(const Arguments& arguments, Terminal& terminal) {
     return false;
   }
   const std::vector<const char*> of_model = {
-      "--global-batch", "--device",    "--topology", "--seq",  "--pin",
-      "--vary",         "--precision", "--price",    "--rank", "--tokens",
-      "--no-offload",   "--framework", "--replay"};
+      "--global-batch", "--device",    "--topology", "--seq",        "--pin",
+      "--vary",         "--precision", "--price",    "--rank",       "--tokens",
+      "--no-offload",   "--framework", "--replay",   "--host-memory"};
   const std::vector<const char*> of_file = {"--set", "--profile"};
   bool good = true;
   for (const char* flag : of_job ? of_model : of_file) {
@@ -76,7 +76,7 @@ Replays ReplaysOf(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers
   }
   if (!asked && (passes > kQuickPasses || data > kQuickData)) return replays;
   for (const planner::RankedPlan& ranked : plans) {
-    replays.push_back(planner::ReplayPlan(request.machine, plan.sizes, request.shape, ranked));
+    replays.push_back(planner::ReplayPlan(request.machine, plan.model.spec, request.shape, ranked));
   }
   return replays;
 }
@@ -91,7 +91,7 @@ int PlanModel(const Arguments& arguments, Terminal& terminal) {
     return kExitUsage;
   }
   if (!plan->notice.empty()) terminal.Say(plan->notice);
-  std::vector<PlanAnswer> answers = AnswersOf(*plan);
+  std::vector<PlanAnswer> answers = AnswersOf(*plan, arguments.Has("--replay"));
   if (arguments.Has("--rank")) {
     const absl::StatusOr<std::string> note = RankAnswers(arguments.Text("--rank"), answers);
     if (!note.ok()) return Fail(note.status(), terminal);

@@ -96,6 +96,46 @@ TEST(PlanVary, BytesOnTheHostAreShown) {
   EXPECT_TRUE(plan["memory"]["host_limit_bytes"].is_null());
 }
 
+TEST(PlanVary, TheHostsMemoryLimitsPlans) {
+  const auto with = [](const char* size) {
+    return Vary({"--devices", "1", "--device", "h100", "--host-memory", size, "-o", "json"});
+  };
+  const json memory = json::parse(with("128GiB").out)["plans"][0]["memory"];
+  EXPECT_GT(memory["host_bytes"], 8e9 * 12);
+  EXPECT_EQ(memory["host_limit_bytes"], 128.0 * (1 << 30));
+  EXPECT_EQ(with("80GiB").code, 3);
+}
+
+TEST(PlanVary, PlansFitByTheProgramsThatRanksWouldRun) {
+  const Outcome outcome = Vary({"--devices", "8", "-o", "json"});
+  for (const json& plan : json::parse(outcome.out)["plans"]) {
+    EXPECT_EQ(plan["memory"]["source"], "program");
+    EXPECT_LE(plan["memory"]["device_bytes"], plan["memory"]["device_limit_bytes"]);
+  }
+  const Outcome others = Vary({"--devices", "8", "--framework", "nemo", "-o", "json"});
+  EXPECT_EQ(json::parse(others.out)["plans"][0]["memory"]["source"], "closed form");
+  // So many passes take more than a moment, and nobody asked.
+  const Outcome large = RunTyped({"plan", "--model", "llama-3.1-405b", "--devices", "16384",
+                                  "--global-batch", "2048", "--top", "1"});
+  EXPECT_THAT(large.out, AllOf(HasSubstr(" ~"), HasSubstr("~ by formula")));
+}
+
+TEST(PlanVary, AFlagThatIsVariedTooIsNotReadWhichIsSaid) {
+  EXPECT_THAT(Vary({"--devices", "4", "--vary", "devices=8,16"}).err,
+              HasSubstr("--devices 4 is not read: --vary devices"));
+  EXPECT_THAT(Vary({"--devices", "8", "--vary", "global_batch=8,16"}).err,
+              HasSubstr("--global-batch 64 is not read"));
+  const Outcome alone = RunTyped(
+      {"plan", "--model", "llama-3.1-8b", "--devices", "8", "--vary", "global_batch=32,64"});
+  EXPECT_EQ(alone.code, 0);
+  EXPECT_THAT(alone.out, HasSubstr("global_batch=32"));
+}
+
+TEST(PlanVary, ADeviceWithoutBf16IsTold) {
+  EXPECT_THAT(Vary({"--devices", "8", "--device", "v100"}).err, HasSubstr("V100 has no bf16"));
+  EXPECT_THAT(Vary({"--devices", "8", "--device", "a100-80"}).err, Not(HasSubstr("bf16")));
+}
+
 TEST(PlanVary, MistakesNameTheirFlagAndEndWithTwo) {
   const struct {
     std::vector<std::string> flags;
@@ -110,7 +150,9 @@ TEST(PlanVary, MistakesNameTheirFlagAndEndWithTwo) {
       {{"--devices", "8", "--price", "h100=2,H100=3"}, "--price: H100 has two prices"},
       {{"--devices", "8", "--price", "a100=2"}, "--price: has no price of H100 — add h100=MONEY"},
       {{"--devices", "8", "--vary", "device=zx81"}, "--vary: no profile of a GPU named zx81"},
-      {{"--devices", "8", "--vary", "device=h100", "--device", "h100"}, "--device: --vary device"}};
+      {{"--devices", "8", "--vary", "device=h100", "--device", "h100"}, "--device: --vary device"},
+      {{"--devices", "8", "--host-memory", "much"}, "--host-memory: "},
+      {{"--devices", "8", "--host-memory", "0"}, "--host-memory: 0 bytes"}};
   for (const auto& [flags, text] : cases) {
     const Outcome outcome = Vary(flags);
     EXPECT_EQ(outcome.code, 2) << text;

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/plan_rank_map.h"
+#include "client/planning/plan_rank_map.h"
 #include "client/terminal/table.h"
 #include "common/units.h"
 #include "planner/search/explain.h"
@@ -48,7 +48,8 @@ Json MemoryOf(const SearchRequest& request, const RankedPlan& ranked) {
           {"device_bytes", ranked.step.memory_bytes},
           {"device_limit_bytes", request.memory_bytes},
           {"host_bytes", ranked.step.host_bytes},
-          {"host_limit_bytes", host > 0 ? Json(host) : Json()}};
+          {"host_limit_bytes", host > 0 ? Json(host) : Json()},
+          {"source", ranked.bytes_of_programs ? "program" : "closed form"}};
 }
 
 // What a plan needs more of than there is: of the device, of its share of the host, or of both.
@@ -170,14 +171,18 @@ std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const R
   const bool priced = answer.question.price_per_device_hour > 0;
   const bool on_host = std::any_of(result.plans.begin(), result.plans.end(),
                                    [](const RankedPlan& p) { return p.step.host_bytes > 0; });
+  const bool own = plan.software == planner::kOwnFramework;
   const double longest = result.plans.back().step.seconds;
+  bool any_by_formula = false;
   for (const RankedPlan& ranked : result.plans) {
+    const bool by_formula = own && !ranked.bytes_of_programs;
+    any_by_formula |= by_formula;
     const PlanRates rates = RatesOf(answer.question, plan.run_tokens, ranked);
     std::vector<std::string> row = {
         absl::StrCat(rows.size() + 1), common::FormatShortSeconds(ranked.step.seconds),
         absl::StrFormat("%.0f", rates.tokens_per_device),
         absl::StrFormat("%.1f / %.1f %%", 100 * rates.mfu_causal, 100 * rates.mfu_full),
-        absl::StrFormat("%.1f GB", ranked.step.memory_bytes / 1e9)};
+        absl::StrFormat("%s%.1f GB", by_formula ? "~" : "", ranked.step.memory_bytes / 1e9)};
     if (!replays.empty()) {
       const absl::StatusOr<planner::Replay>& replay = replays[rows.size()];
       row.insert(row.begin() + 2,
@@ -188,7 +193,7 @@ std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const R
     row.push_back(planner::InJobWords(ranked.layout, plan.saved_names).ToText());
     rows.push_back(std::move(row));
   }
-  std::vector<std::string> heading = {"", "STEP", "TOKENS/S", "MFU", "DEVICE"};
+  std::vector<std::string> heading = {"", "STEP", "TOKENS/S EACH", "MFU", "DEVICE"};
   if (!replays.empty()) heading.insert(heading.begin() + 2, "REPLAYED");
   if (on_host) heading.push_back("HOST");
   if (priced) heading.push_back("PER 1e9 TOKENS");
@@ -204,6 +209,10 @@ std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const R
                           : "# products a attention m memory-bound kernels . what they wait for",
                   "\n");
   absl::StrAppend(&text, ReplayText(replays));
+  if (any_by_formula) {
+    absl::StrAppend(
+        &text, "~ by formula: strata fit reads the bytes of its programs (--replay does, too)\n");
+  }
   const PlanRates rates = RatesOf(answer.question, plan.run_tokens, result.plans.front());
   if (plan.run_tokens > 0) {
     absl::StrAppendFormat(&text, "\n%.3g tokens take %.1f days", plan.run_tokens, rates.run_days);
@@ -241,7 +250,7 @@ std::string HeadText(const LoadedPlan& plan, const std::vector<PlanAnswer>& answ
   const SearchRequest& first = answers.front().question.request;
   const auto devices = [](const PlanQuestion& q) { return q.request.devices; };
   const auto batch = [](const PlanQuestion& q) { return q.request.global_batch; };
-  return absl::StrCat(plan.model, " on ", Each(answers, devices), " ",
+  return absl::StrCat(plan.model.name, " on ", Each(answers, devices), " ",
                       Each(answers, [](const PlanQuestion& q) { return q.gpu; }),
                       plan.network.empty() ? "" : absl::StrCat(", ", plan.network), ": ",
                       Each(answers, batch), " sequences of ", first.shape.sequence_length,
@@ -269,7 +278,7 @@ std::string VariationsText(const LoadedPlan& plan, const std::vector<PlanAnswer>
     return answer.question.price_per_device_hour > 0;
   });
   const bool run = priced && plan.run_tokens > 0;
-  std::vector<std::string> heading = {"WITH", "STEP", "TOKENS/S"};
+  std::vector<std::string> heading = {"WITH", "STEP", "TOKENS/S EACH"};
   if (priced) heading.push_back("PER 1e9 TOKENS");
   if (run) heading.push_back("RUN");
   heading.push_back("LAYOUT");
@@ -329,7 +338,7 @@ Json ToJson(const LoadedPlan& plan, const std::vector<PlanAnswer>& answers,
     return list;
   };
   const PlanQuestion& first = answers.front().question;
-  Json json = {{"model", plan.model},
+  Json json = {{"model", plan.model.name},
                {"device", first.gpu},
                {"devices", first.request.devices},
                {"framework", plan.software},

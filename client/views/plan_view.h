@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/plan_answer.h"
+#include "client/planning/plan_answer.h"
 #include "client/views/structured.h"
 #include "planner/search/auto_layout.h"
 #include "planner/search/replay.h"

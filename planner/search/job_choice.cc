@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "planner/performance/step_prediction.h"
 
 namespace strata::planner {
@@ -104,6 +105,18 @@ std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence) {
     shape.expert_ffn = model.spec.ffn;
   }
   return shape;
+}
+
+absl::Status HasPrograms(const TrainingShape& shape, const LayoutChoice& layout) {
+  if (layout.precision != Precision::kHalf && layout.precision != Precision::kFp32) {
+    return absl::UnimplementedError(
+        absl::StrCat("products in ", NameOf(layout.precision), " are not trained here yet"));
+  }
+  if (shape.experts > 0) return absl::UnimplementedError("experts are not trained here yet");
+  if (layout.recompute == Recompute::kOperators) {
+    return absl::UnimplementedError("no job can say recompute operators");
+  }
+  return absl::OkStatus();
 }
 
 v1::JobSpec JobOf(const TrainingShape& shape, const LayoutChoice& layout, const SavedNames& names) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "planner/fit/memory_of_job.h"
 #include "planner/fit/presets.h"
 #include "planner/performance/catalog.h"
@@ -17,6 +18,9 @@ namespace strata::planner {
 
 // Nothing: it is no decoder.
 std::optional<TrainingShape> ShapeOf(const FitModel& model, int64_t sequence);
+
+// Unimplemented: the engine cannot train so (products in 8 or 4 bits, experts), with the reason.
+absl::Status HasPrograms(const TrainingShape& shape, const LayoutChoice& layout);
 
 // A complete job of such a layout: AdamW on 32-bit states, everything else as files that do not say
 // have it; without the model, whose family's `names` a list of saved values has.

@@ -12,11 +12,7 @@ namespace strata::planner {
 absl::StatusOr<Replay> ReplayPlan(const Machine& machine, const model::ModelSpec& model,
                                   const TrainingShape& shape, const RankedPlan& plan) {
   const LayoutChoice& layout = plan.layout;
-  if (layout.precision != Precision::kHalf && layout.precision != Precision::kFp32) {
-    return absl::UnimplementedError(
-        absl::StrCat("products in ", NameOf(layout.precision), " are not trained here yet"));
-  }
-  if (shape.experts > 0) return absl::UnimplementedError("experts are not trained here yet");
+  RETURN_IF_ERROR(HasPrograms(shape, layout));
   if (PassesOf(shape, layout) > kMostReplayedPasses) {
     return absl::ResourceExhaustedError(absl::StrCat(shape.layers, " layers for each of ",
                                                      layout.micro_batches(),
@@ -28,9 +24,6 @@ absl::StatusOr<Replay> ReplayPlan(const Machine& machine, const model::ModelSpec
   }
   if (layout.unified) {
     return absl::UnimplementedError("pages of unified memory have no price in a replay");
-  }
-  if (layout.recompute == Recompute::kOperators) {
-    return absl::UnimplementedError("no job can say recompute operators");
   }
   const CatalogCostModel costs(machine);
   ASSIGN_OR_RETURN(const PredictedJob predicted,

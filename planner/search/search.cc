@@ -75,8 +75,6 @@ class Searcher {
   }
 
  private:
-  static bool Faster(const RankedPlan& a, const RankedPlan& b) { return OrderOf(a) < OrderOf(b); }
-
   void VisitAll() {
     for (const int64_t tensor : Chosen(request_.pins.tensor, common::DivisorsOf(shape_.heads))) {
       if (!IsTensorLegal(tensor)) continue;
@@ -475,6 +473,8 @@ std::vector<SavedValues> SavedChoices(const Machine& machine, const TrainingShap
                  [](const PassCost& replay) { return replay.total(); });
   return LadderOf(ValueBytes(shape, layout), seconds);
 }
+
+bool Faster(const RankedPlan& a, const RankedPlan& b) { return OrderOf(a) < OrderOf(b); }
 
 absl::StatusOr<SearchResult> Search(const SearchRequest& request) {
   return Searcher(request).Run();

@@ -44,7 +44,12 @@ struct SearchRequest {
 struct RankedPlan {
   LayoutChoice layout;
   StepPrediction step;
+  // step.memory_bytes and host_bytes are what the programs of its ranks hold (verified_search.h).
+  bool bytes_of_programs = false;
 };
+
+// The order of a search: by seconds, bytes of the device, then by the layout.
+bool Faster(const RankedPlan& a, const RankedPlan& b);
 
 struct SearchResult {
   // Fastest first; of equal ones that with less memory, then the smaller degrees. Where what blocks

@@ -1,6 +1,6 @@
 // Models that flags name: presets of published ones, and what Hugging Face files describe.
-#ifndef STRATA_CLIENT_MODEL_NAMED_H_
-#define STRATA_CLIENT_MODEL_NAMED_H_
+#ifndef STRATA_CLIENT_PLANNING_MODEL_NAMED_H_
+#define STRATA_CLIENT_PLANNING_MODEL_NAMED_H_
 
 #include <string>
 
@@ -16,4 +16,4 @@ absl::StatusOr<planner::FitModel> ModelNamed(const std::string& name, v1::ModelS
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_MODEL_NAMED_H_
+#endif  // STRATA_CLIENT_PLANNING_MODEL_NAMED_H_

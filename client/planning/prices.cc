@@ -1,4 +1,4 @@
-#include "client/prices.h"
+#include "client/planning/prices.h"
 
 #include <cmath>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/flag_error.h"
+#include "client/planning/flag_error.h"
 #include "common/status_macros.h"
 #include "planner/performance/catalog.h"
 

@@ -1,6 +1,6 @@
 // What a device and hour costs, as --price says it.
-#ifndef STRATA_CLIENT_PRICES_H_
-#define STRATA_CLIENT_PRICES_H_
+#ifndef STRATA_CLIENT_PLANNING_PRICES_H_
+#define STRATA_CLIENT_PLANNING_PRICES_H_
 
 #include <map>
 #include <string>
@@ -29,4 +29,4 @@ Flag PriceFlag(const std::string& help);
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_PRICES_H_
+#endif  // STRATA_CLIENT_PLANNING_PRICES_H_

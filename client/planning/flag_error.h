@@ -1,6 +1,6 @@
 // A flag that says something wrong.
-#ifndef STRATA_CLIENT_FLAG_ERROR_H_
-#define STRATA_CLIENT_FLAG_ERROR_H_
+#ifndef STRATA_CLIENT_PLANNING_FLAG_ERROR_H_
+#define STRATA_CLIENT_PLANNING_FLAG_ERROR_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -15,4 +15,4 @@ inline absl::Status FlagError(absl::string_view flag, absl::string_view what) {
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_FLAG_ERROR_H_
+#endif  // STRATA_CLIENT_PLANNING_FLAG_ERROR_H_

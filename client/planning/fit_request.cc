@@ -1,4 +1,4 @@
-#include "client/fit_request.h"
+#include "client/planning/fit_request.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,12 +7,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/flag_error.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
-#include "client/model_named.h"
+#include "client/planning/flag_error.h"
+#include "client/planning/model_named.h"
+#include "client/planning/prices.h"
 #include "client/prepared_data.h"
-#include "client/prices.h"
 #include "common/status_macros.h"
 #include "data/corpus.h"
 #include "model/model_spec_proto.h"

@@ -1,10 +1,10 @@
 // A plan that the search found, on the very devices of a described cluster.
-#ifndef STRATA_CLIENT_PLAN_RANK_MAP_H_
-#define STRATA_CLIENT_PLAN_RANK_MAP_H_
+#ifndef STRATA_CLIENT_PLANNING_PLAN_RANK_MAP_H_
+#define STRATA_CLIENT_PLANNING_PLAN_RANK_MAP_H_
 
 #include <vector>
 
-#include "client/plan_request.h"
+#include "client/planning/plan_request.h"
 #include "planner/search/search.h"
 #include "scheduler/placement/step_time.h"
 
@@ -17,4 +17,4 @@ std::vector<scheduler::OrderTime> RankMapTimes(const LoadedPlan& plan, const Pla
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_PLAN_RANK_MAP_H_
+#endif  // STRATA_CLIENT_PLANNING_PLAN_RANK_MAP_H_

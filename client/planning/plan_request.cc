@@ -1,4 +1,4 @@
-#include "client/plan_request.h"
+#include "client/planning/plan_request.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,15 +12,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/commands/map_file.h"
-#include "client/flag_error.h"
-#include "client/model_named.h"
-#include "client/plan_pins.h"
-#include "client/prices.h"
+#include "client/planning/flag_error.h"
+#include "client/planning/model_named.h"
+#include "client/planning/plan_pins.h"
+#include "client/planning/prices.h"
 #include "common/status_macros.h"
 #include "planner/fit/devices.h"
 #include "planner/performance/catalog.h"
 #include "planner/search/job_choice.h"
 #include "planner/search/network_of_cluster.h"
+#include "spec/scalars.h"
 
 namespace strata::client {
 namespace {
@@ -35,6 +36,7 @@ constexpr int64_t kUsualSequence = 4096;
 // More than anything has; products of two are still exact.
 constexpr double kMostDevices = 1 << 24, kMostSequences = 1e9, kMostTokens = 1e9;
 constexpr double kMostRunTokens = 1e18;
+constexpr int64_t kFirstWithBf16 = 8;  // generation: Ampere
 
 absl::StatusOr<Precision> PrecisionNamed(const std::string& text) {
   for (const Precision precision : {Precision::kFp32, Precision::kHalf, Precision::kFp8,
@@ -45,6 +47,16 @@ absl::StatusOr<Precision> PrecisionNamed(const std::string& text) {
   if (text == "f16") return Precision::kHalf;
   return FlagError("--precision",
                    absl::StrCat(text, " is none of bf16, f16, f32, fp8, mxfp8 and nvfp4"));
+}
+
+// Of --host-memory; 0: it is not said.
+absl::StatusOr<double> HostBytesOf(const Arguments& arguments) {
+  if (!arguments.Has("--host-memory")) return 0;
+  const absl::StatusOr<int64_t> bytes = spec::ParseSize(arguments.Text("--host-memory"));
+  if (!bytes.ok()) return FlagError("--host-memory", bytes.status().message());
+  if (*bytes < 1)
+    return FlagError("--host-memory", "0 bytes: --no-offload keeps all on the device");
+  return static_cast<double>(*bytes);
 }
 
 // ---- Variations.
@@ -154,6 +166,7 @@ std::string KindIn(const topology::Cluster& cluster, const std::string& asked) {
 
 // What all questions share, and what one changes.
 struct Basis {
+  double host_bytes = 0;  // for each device; 0: as the catalog has it
   planner::MachineRequest machine;
   std::optional<topology::Description> cluster;
   std::string kind;
@@ -191,6 +204,12 @@ absl::StatusOr<Varied> VariedBy(const std::vector<Setting>& settings, const Basi
     }
   }
   return varied;
+}
+
+// A line, once.
+void Note(const std::string& notice, LoadedPlan& loaded) {
+  if (absl::StrContains(loaded.notice, notice)) return;
+  absl::StrAppend(&loaded.notice, loaded.notice.empty() ? "" : "\n", notice);
 }
 
 absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Setting>& settings,
@@ -242,6 +261,13 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
     machine.network.domain_devices = varied.domain;
     machine.network.node_devices = std::min(machine.network.node_devices, varied.domain);
   }
+  if (basis.host_bytes > 0) machine.network.host_memory_bytes = basis.host_bytes;
+  if (machine.gpu.generation < kFirstWithBf16 && basis.request.precision == Precision::kHalf) {
+    Note(absl::StrCat(machine.gpu.name,
+                      " has no bf16: a job on it says train.precision: f16, which takes as long "
+                      "and as much memory"),
+         loaded);
+  }
   loaded.software = found->software;
   question.gpu = machine.gpu.name;
   question.calibration = found->calibration;
@@ -255,6 +281,7 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   question.request.devices = devices;
   // As much as the card tells, which may be less than it is sold with.
   const auto card = planner::DeviceOf(machine.gpu.name, 0);
+  if (card.ok()) question.card = *card;
   question.request.memory_bytes =
       kUsable * (card.ok() ? static_cast<double>(card->bytes) : machine.gpu.memory_bytes);
   question.request.machine = std::move(machine);
@@ -278,9 +305,15 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   basis.request.shape = *shape;
   ASSIGN_OR_RETURN(basis.request.precision, PrecisionNamed(arguments.Text("--precision", "bf16")));
   ASSIGN_OR_RETURN(basis.request.pins, PinsOf(arguments));
-  if (!arguments.Has("--global-batch"))
+  ASSIGN_OR_RETURN(const auto variations, Variations(arguments));
+  if (arguments.Has("--device") && Varies(variations, "device")) {
+    return FlagError("--device", "--vary device=… says the kinds — leave one of both out");
+  }
+  if (!arguments.Has("--global-batch") && !Varies(variations, "global_batch")) {
     return FlagError("--global-batch", "say how many sequences");
-  basis.request.global_batch = *arguments.Count("--global-batch");
+  }
+  basis.request.global_batch = arguments.Count("--global-batch").value_or(1);
+  ASSIGN_OR_RETURN(basis.host_bytes, HostBytesOf(arguments));
   basis.request.most = static_cast<int>(arguments.Count("--top").value_or(5));
   basis.request.tiers = !arguments.Has("--no-offload");
   if (!basis.request.tiers &&
@@ -300,18 +333,20 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   }
   ASSIGN_OR_RETURN(basis.prices, PricesOf(arguments));
   basis.prices_said = arguments.Has("--price");
-  LoadedPlan loaded{.model = model.name,
-                    .sizes = model.spec,
-                    .saved_names = planner::SavedNames(model.spec.family)};
+  LoadedPlan loaded{.model = model, .saved_names = planner::SavedNames(model.spec.family)};
+  for (const auto& [flag, key] :
+       {std::pair("--devices", "devices"), std::pair("--global-batch", "global_batch")}) {
+    if (!arguments.Has(flag) || !Varies(variations, key)) continue;
+    Note(absl::StrCat(flag, " ", *arguments.Count(flag), " is not read: --vary ", key,
+                      "=… says how many"),
+         loaded);
+  }
   if (model.spec.context > 0 && sequence > model.spec.context) {
-    loaded.notice = absl::StrCat("--seq ", sequence, " is longer than the model's ",
-                                 model.spec.context, " positions: a job of it would be refused");
+    Note(absl::StrCat("--seq ", sequence, " is longer than the model's ", model.spec.context,
+                      " positions: a job of it would be refused"),
+         loaded);
   }
   loaded.run_tokens = arguments.Number("--tokens").value_or(0);
-  ASSIGN_OR_RETURN(const auto variations, Variations(arguments));
-  if (arguments.Has("--device") && Varies(variations, "device")) {
-    return FlagError("--device", "--vary device=… says the kinds — leave one of both out");
-  }
   for (const std::vector<Setting>& settings : variations) {
     ASSIGN_OR_RETURN(PlanQuestion question, QuestionOf(basis, settings, loaded));
     loaded.questions.push_back(std::move(question));
@@ -365,6 +400,7 @@ std::vector<Flag> PlanFlags() {
       {"--framework", Kind::kText, "NAME", "whose steps: strata (default), nemo, torchtitan, …"},
       {"--replay", Kind::kSwitch, "", "walk the plans' programs too, however long it takes"},
       {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
+      {"--host-memory", Kind::kText, "SIZE", "that plans may use of the host, for each device"},
       PriceFlag("of one device and hour, of any kind or of each: h100=2.5,a100-80=1.2"),
       rank,
       tokens,

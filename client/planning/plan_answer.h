@@ -1,11 +1,11 @@
 // What the search found for each question of `strata plan`, what that costs, and in which order.
-#ifndef STRATA_CLIENT_PLAN_ANSWER_H_
-#define STRATA_CLIENT_PLAN_ANSWER_H_
+#ifndef STRATA_CLIENT_PLANNING_PLAN_ANSWER_H_
+#define STRATA_CLIENT_PLANNING_PLAN_ANSWER_H_
 
 #include <string>
 #include <vector>
 
-#include "client/plan_request.h"
+#include "client/planning/plan_request.h"
 #include "planner/search/search.h"
 
 namespace strata::client {
@@ -16,8 +16,9 @@ struct PlanAnswer {
   std::string why_none;  // no layout is legal; else empty
 };
 
-// Answers in the order of the questions.
-std::vector<PlanAnswer> AnswersOf(const LoadedPlan& plan);
+// Answers in the order of the questions. Strata's own plans fit by their programs, of variations
+// the first; those that take more than a moment to compose, if they are asked for.
+std::vector<PlanAnswer> AnswersOf(const LoadedPlan& plan, bool all_programs);
 
 // Of one plan.
 struct PlanRates {
@@ -37,4 +38,4 @@ absl::StatusOr<std::string> RankAnswers(const std::string& by, std::vector<PlanA
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_PLAN_ANSWER_H_
+#endif  // STRATA_CLIENT_PLANNING_PLAN_ANSWER_H_

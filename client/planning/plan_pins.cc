@@ -1,4 +1,4 @@
-#include "client/plan_pins.h"
+#include "client/planning/plan_pins.h"
 
 #include <map>
 #include <optional>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "client/flag_error.h"
+#include "client/planning/flag_error.h"
 #include "common/status_macros.h"
 #include "planner/search/saved_names.h"
 

@@ -1,6 +1,6 @@
 // What --pin decides of a plan.
-#ifndef STRATA_CLIENT_PLAN_PINS_H_
-#define STRATA_CLIENT_PLAN_PINS_H_
+#ifndef STRATA_CLIENT_PLANNING_PLAN_PINS_H_
+#define STRATA_CLIENT_PLANNING_PLAN_PINS_H_
 
 #include "absl/status/statusor.h"
 #include "client/command_line/command.h"
@@ -13,4 +13,4 @@ absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments);
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_PLAN_PINS_H_
+#endif  // STRATA_CLIENT_PLANNING_PLAN_PINS_H_

@@ -1,4 +1,4 @@
-#include "client/model_named.h"
+#include "client/planning/model_named.h"
 
 #include <filesystem>
 #include <utility>

@@ -1,18 +1,34 @@
-#include "client/plan_answer.h"
+#include "client/planning/plan_answer.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/flag_error.h"
+#include "client/planning/flag_error.h"
+#include "planner/performance/catalog.h"
+#include "planner/search/verified_search.h"
 
 namespace strata::client {
+namespace {
 
-std::vector<PlanAnswer> AnswersOf(const LoadedPlan& plan) {
+// Unasked, what takes about a second, and of a plan a tenth.
+constexpr planner::PassBudget kMoment = {.each = 256, .all = 4096};
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+std::vector<PlanAnswer> AnswersOf(const LoadedPlan& plan, bool all_programs) {
   std::vector<PlanAnswer> answers;
+  planner::PassBudget budget = all_programs ? planner::PassBudget{kAll, kAll} : kMoment;
+  const bool own = plan.software == planner::kOwnFramework;
   for (const PlanQuestion& question : plan.questions) {
-    absl::StatusOr<planner::SearchResult> found = planner::Search(question.request);
+    planner::SearchRequest request = question.request;
+    if (plan.questions.size() > 1) request.most = 1;
+    absl::StatusOr<planner::SearchResult> found =
+        own && question.card.bytes > 0
+            ? planner::SearchVerified(request, plan.model, question.card, budget)
+            : planner::Search(request);
     PlanAnswer answer{.question = question};
     if (found.ok()) {
       answer.result = *std::move(found);

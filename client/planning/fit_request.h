@@ -1,7 +1,7 @@
 // What `strata fit` is asked about: a job file, or a model and a few flags, as a request that the
 // memory report reads.
-#ifndef STRATA_CLIENT_FIT_REQUEST_H_
-#define STRATA_CLIENT_FIT_REQUEST_H_
+#ifndef STRATA_CLIENT_PLANNING_FIT_REQUEST_H_
+#define STRATA_CLIENT_PLANNING_FIT_REQUEST_H_
 
 #include <string>
 #include <vector>
@@ -25,4 +25,4 @@ absl::StatusOr<LoadedFit> LoadFit(const Arguments& arguments);
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_FIT_REQUEST_H_
+#endif  // STRATA_CLIENT_PLANNING_FIT_REQUEST_H_

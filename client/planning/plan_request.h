@@ -1,6 +1,6 @@
 // What `strata plan` is asked about: a model, devices and their network, as the search has it.
-#ifndef STRATA_CLIENT_PLAN_REQUEST_H_
-#define STRATA_CLIENT_PLAN_REQUEST_H_
+#ifndef STRATA_CLIENT_PLANNING_PLAN_REQUEST_H_
+#define STRATA_CLIENT_PLANNING_PLAN_REQUEST_H_
 
 #include <memory>
 #include <string>
@@ -8,7 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "client/command_line/command.h"
-#include "model/model_spec.h"
+#include "planner/fit/devices.h"
+#include "planner/fit/presets.h"
 #include "planner/search/saved_names.h"
 #include "planner/search/search.h"
 #include "topology/cluster.h"
@@ -19,16 +20,17 @@ namespace strata::client {
 struct PlanQuestion {
   std::string settings;  // "links.zone.oversubscription=7 domain=72"
   planner::SearchRequest request;
-  std::string gpu;                                   // the catalog's name
-  std::string calibration;                           // what the times were calibrated with
+  planner::FitDevice card;  // as memory reports have it; without bytes: they do not know it
+  std::string gpu;          // the catalog's name
+  std::string calibration;  // what the times were calibrated with
   double price_per_device_hour = 0;                  // 0: not known
   std::shared_ptr<const topology::Cluster> cluster;  // null: no topology was given
   std::string kind;                                  // of its devices that are meant
 };
 
 struct LoadedPlan {
-  std::string model, network;
-  model::ModelSpec sizes;
+  planner::FitModel model;
+  std::string network;
   planner::SavedNames saved_names;
   std::string software;   // whose steps are predicted
   std::string notice;     // what the user should know; empty: nothing
@@ -43,4 +45,4 @@ std::vector<Flag> PlanFlags();
 
 }  // namespace strata::client
 
-#endif  // STRATA_CLIENT_PLAN_REQUEST_H_
+#endif  // STRATA_CLIENT_PLANNING_PLAN_REQUEST_H_

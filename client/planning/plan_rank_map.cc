@@ -1,4 +1,4 @@
-#include "client/plan_rank_map.h"
+#include "client/planning/plan_rank_map.h"
 
 #include <optional>
 
@@ -17,7 +17,7 @@ std::vector<scheduler::OrderTime> RankMapTimes(const LoadedPlan& plan, const Pla
   if (!degrees.ok()) return {};
   scheduler::Shape shape;
   shape.degrees = *degrees;
-  shape.traffic = planner::TrafficOf(plan.sizes, job, *degrees);
+  shape.traffic = planner::TrafficOf(plan.model.spec, job, *degrees);
   shape.device = question.kind;
   const auto placement =
       scheduler::Place(*question.cluster, scheduler::Occupancy::Now(*question.cluster), shape);
