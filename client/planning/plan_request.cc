@@ -206,6 +206,18 @@ absl::StatusOr<Varied> VariedBy(const std::vector<Setting>& settings, const Basi
   return varied;
 }
 
+// Links of a cluster; the host's and the disks' rates are the device's.
+planner::Network WithHostOf(const planner::Network& device, planner::Network links) {
+  links.host_rate = device.host_rate;
+  links.page_rate = device.page_rate;
+  links.coherent = device.coherent;
+  links.host_memory_bytes = device.host_memory_bytes;
+  links.host_memory_rate = device.host_memory_rate;
+  links.host_is_device = device.host_is_device;
+  links.disk_rate = device.disk_rate;
+  return links;
+}
+
 // A line, once.
 void Note(const std::string& notice, LoadedPlan& loaded) {
   if (absl::StrContains(loaded.notice, notice)) return;
@@ -246,15 +258,7 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
                      "pin none, selective, operators or full");
   }
   if (part.has_value()) {
-    // The host's and the disks' rates are the device's.
-    part->network.host_rate = machine.network.host_rate;
-    part->network.page_rate = machine.network.page_rate;
-    part->network.coherent = machine.network.coherent;
-    part->network.host_memory_bytes = machine.network.host_memory_bytes;
-    part->network.host_memory_rate = machine.network.host_memory_rate;
-    part->network.host_is_device = machine.network.host_is_device;
-    part->network.disk_rate = machine.network.disk_rate;
-    machine.network = part->network;
+    machine.network = WithHostOf(machine.network, part->network);
     loaded.network = absl::StrCat("links up to ", part->widest);
   }
   if (varied.domain > 0) {
