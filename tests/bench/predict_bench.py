@@ -2,12 +2,11 @@
 
 Run by ./dev bench predict [--rounds N] [--steps N] [--layouts A,B] [--explain] [--profile F] [--json FILE]. Each round
 runs every layout once with `strata run`; a layout's figure is the median of its steps of all rounds, without the first
-two of each run. Ends with 1 when a prediction is more than 15 % beside what was measured. The machine should have
+two of each run. Ends with 1 when a prediction is more than 10 % beside what was measured. The machine should have
 nothing else to do, which `--profile` (of an earlier calibration) does not change.
 """
 
 import argparse
-import json
 import json
 import pathlib
 import statistics
@@ -17,7 +16,7 @@ import time
 import calibrated_runs
 from calibrated_runs import WARM_STEPS
 
-LIMIT = 0.15
+LIMIT = 0.10
 # 30 M parameters, so that products are most of a step; of shapes that no calibration measures.
 MODEL = "family: llama, layers: 4, hidden: 640, heads: 10, kv_heads: 10, ffn: 1728, vocab: 8192, tied_embeddings: false"
 SEQUENCE, BATCH = 128, 4  # of a step
