@@ -13,7 +13,7 @@ namespace strata::client {
 namespace {
 
 // Unasked, what takes about a second, and of a plan a tenth.
-constexpr planner::PassBudget kMoment = {.each = 256, .all = 4096};
+constexpr planner::PassBudget kMoment = {.each = 320, .all = 4096};
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
 }  // namespace

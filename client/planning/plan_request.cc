@@ -54,8 +54,11 @@ absl::StatusOr<double> HostBytesOf(const Arguments& arguments) {
   if (!arguments.Has("--host-memory")) return 0;
   const absl::StatusOr<int64_t> bytes = spec::ParseSize(arguments.Text("--host-memory"));
   if (!bytes.ok()) return FlagError("--host-memory", bytes.status().message());
-  if (*bytes < 1)
-    return FlagError("--host-memory", "0 bytes: --no-offload keeps all on the device");
+  if (*bytes < 1) {
+    return FlagError("--host-memory", absl::StrCat(*bytes,
+                                                   " bytes: give a size such as 64GiB, or "
+                                                   "keep all on the device: --no-offload"));
+  }
   return static_cast<double>(*bytes);
 }
 
@@ -320,6 +323,9 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   ASSIGN_OR_RETURN(basis.host_bytes, HostBytesOf(arguments));
   basis.request.most = static_cast<int>(arguments.Count("--top").value_or(5));
   basis.request.tiers = !arguments.Has("--no-offload");
+  if (!basis.request.tiers && arguments.Has("--host-memory")) {
+    return FlagError("--no-offload", "--host-memory says how much may leave the devices");
+  }
   if (!basis.request.tiers &&
       basis.request.pins.offload.value_or(Offload::kNone) != Offload::kNone) {
     return FlagError("--no-offload", "--pin offload says that something leaves the devices");

@@ -11,6 +11,7 @@
 #include "client/terminal/table.h"
 #include "common/units.h"
 #include "planner/search/explain.h"
+#include "planner/search/job_choice.h"
 
 namespace strata::client {
 namespace {
@@ -176,7 +177,7 @@ std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const R
   bool any_by_formula = false;
   for (const RankedPlan& ranked : result.plans) {
     const bool by_formula = own && !ranked.bytes_of_programs;
-    any_by_formula |= by_formula;
+    any_by_formula |= by_formula && planner::HasPrograms(request.shape, ranked.layout).ok();
     const PlanRates rates = RatesOf(answer.question, plan.run_tokens, ranked);
     std::vector<std::string> row = {
         absl::StrCat(rows.size() + 1), common::FormatShortSeconds(ranked.step.seconds),
@@ -210,8 +211,8 @@ std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const R
                   "\n");
   absl::StrAppend(&text, ReplayText(replays));
   if (any_by_formula) {
-    absl::StrAppend(
-        &text, "~ by formula: strata fit reads the bytes of its programs (--replay does, too)\n");
+    absl::StrAppend(&text,
+                    "~ by formula: strata fit reads the bytes of its programs, as --replay does\n");
   }
   const PlanRates rates = RatesOf(answer.question, plan.run_tokens, result.plans.front());
   if (plan.run_tokens > 0) {

@@ -296,7 +296,7 @@ class Searcher {
     const auto is_too_large = [&](const Variant& variant) {
       layout.recompute = variant.recomputed.recompute;
       layout.saved = variant.recomputed.saved;
-      return ShareOf(MemoryEstimate(request_.machine, shape_, layout, parameters),
+      return ShareOf(layout, MemoryEstimate(request_.machine, shape_, layout, parameters),
                      HostEstimate(request_.machine, shape_, layout, parameters)) > 1;
     };
     return std::partition_point(variants.begin(), variants.end(), is_too_large) - variants.begin();
@@ -316,7 +316,8 @@ class Searcher {
     const Machine& machine = request_.machine;
     const double more = ActivationBytes(machine.software, shape_, layout) -
                         ActivationBytes(machine.software, shape_, whole.layout);
-    const bool fits = whole.step.memory_bytes <= request_.memory_bytes;
+    const double limit = request_.memory_bytes - MoreOf(layout).device;
+    const bool fits = whole.step.memory_bytes <= limit;
     if (fits != (more > 0)) return std::nullopt;
     layout.recompute = Recompute::kListed;
     layout.saved = SavedBy(whole.layout.recompute, whole.layout.saved);
@@ -324,8 +325,8 @@ class Searcher {
     if (layout.listed_layers == 0) return std::nullopt;
     // Layers beside that one which save as usual: at most so many where that is more, else at
     // least. A byte is for rounding.
-    const double room = request_.memory_bytes - 1 -
-                        MemoryEstimate(machine, shape_, layout, ParametersOf(shape_, layout));
+    const double room =
+        limit - 1 - MemoryEstimate(machine, shape_, layout, ParametersOf(shape_, layout));
     const double others = more > 0 ? std::floor(room / more) : std::ceil(room / more);
     if (more > 0 && others < 0) return std::nullopt;
     layout.listed_layers -=
@@ -400,18 +401,24 @@ class Searcher {
   }
 
   // Of the memory that is scarcest for it, the device's or the host's: above 1 it does not fit.
-  double ShareOf(double device_bytes, double host_bytes) const {
+  double ShareOf(const LayoutChoice& layout, double device_bytes, double host_bytes) const {
     const double host = request_.machine.network.host_memory_bytes;
-    return std::max(device_bytes / request_.memory_bytes, host > 0 ? host_bytes / host : 0);
+    const MoreBytes more = MoreOf(layout);
+    return std::max((device_bytes + more.device) / request_.memory_bytes,
+                    host > 0 ? (host_bytes + more.host) / host : 0);
   }
   double ShareOf(const RankedPlan& plan) const {
-    return ShareOf(plan.step.memory_bytes, plan.step.host_bytes);
+    return ShareOf(plan.layout, plan.step.memory_bytes, plan.step.host_bytes);
+  }
+  MoreBytes MoreOf(const LayoutChoice& layout) const {
+    return request_.more_bytes == nullptr ? MoreBytes{} : request_.more_bytes(layout);
   }
 
   // What does not is noted.
   bool Fits(const RankedPlan& plan) {
     if (ShareOf(plan) <= 1) return true;
-    const bool of_device = plan.step.memory_bytes > request_.memory_bytes;
+    const bool of_device =
+        plan.step.memory_bytes + MoreOf(plan.layout).device > request_.memory_bytes;
     if (of_device &&
         (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large))) {
       result_.fastest_too_large = plan;

@@ -26,6 +26,11 @@ struct Pins {
   bool unified = false;  // with `offload`: of its states
 };
 
+// Bytes of a device and of the host that a layout's programs hold beside what the closed form has.
+struct MoreBytes {
+  double device = 0, host = 0;
+};
+
 struct SearchRequest {
   Machine machine;
   TrainingShape shape;
@@ -38,6 +43,8 @@ struct SearchRequest {
   // cost four times what gradients and parameters do.
   bool tiers = true;
   Pins pins;
+  // Where it is known; the same of layouts that differ in what their blocks save alone. Null: not.
+  std::function<MoreBytes(const LayoutChoice&)> more_bytes = nullptr;
   int most = 10;  // plans that are wanted
 };
 

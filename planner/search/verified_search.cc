@@ -1,6 +1,7 @@
 #include "planner/search/verified_search.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -20,9 +21,12 @@
 namespace strata::planner {
 namespace {
 
-// Searches after the first, each within less memory.
-constexpr int kMostRounds = 8;
-constexpr double kLeastStep = 0.995;
+// Searches after the first, each knowing more of the programs.
+constexpr int kMostRounds = 16;
+// The closed form has at most so much more than programs hold.
+constexpr double kMostAbove = 2;
+// Passes of layers that are streamed take as much longer to compose.
+constexpr int64_t kStreamedPass = 8;
 
 // Of equal micro-batches the first few hold as much as all: interleaved, a pipeline is full with
 // two for each stage (arXiv:2104.04473, section 2.2), else with one; gradients are added up from
@@ -43,121 +47,142 @@ std::vector<int> FullestStages(int stages) {
   return fullest;
 }
 
-// Whether they differ in nothing but in what blocks save.
-bool IsOfFamily(const LayoutChoice& a, const LayoutChoice& b) {
-  const auto key = [](const LayoutChoice& l) {
-    return std::make_tuple(l.tensor, l.pipeline, l.context, l.chunks, l.expert, l.data, l.replicas,
-                           l.sharding, l.micro_batch, l.offload, l.unified);
-  };
-  return key(a) == key(b);
+// Layouts whose programs are beside the closed form by about as much: siblings differ in what
+// blocks save alone, a family in micro-batch and virtual stages too.
+auto FamilyOf(const LayoutChoice& l) {
+  return std::make_tuple(l.tensor, l.pipeline, l.context, l.data, l.replicas, l.sharding, l.offload,
+                         l.unified);
+}
+auto SiblingsOf(const LayoutChoice& l) {
+  return std::tuple_cat(FamilyOf(l), std::make_tuple(l.chunks, l.expert, l.micro_batch));
+}
+auto LayoutOf(const LayoutChoice& l) {
+  return std::tuple_cat(SiblingsOf(l), std::make_tuple(l.recompute, l.saved, l.listed_layers));
+}
+
+MoreBytes Least(const MoreBytes& a, const MoreBytes& b) {
+  return {std::min(a.device, b.device), std::min(a.host, b.host)};
+}
+MoreBytes Most(const MoreBytes& a, const MoreBytes& b) {
+  return {std::max(a.device, b.device), std::max(a.host, b.host)};
 }
 
 class Verifier {
  public:
   Verifier(const SearchRequest& request, const FitModel& model, const FitDevice& device,
            PassBudget& budget)
-      : request_(request),
-        model_(model),
-        device_(device),
-        budget_(budget),
-        device_limit_(request.memory_bytes),
-        host_limit_(request.machine.network.host_memory_bytes) {}
+      : request_(request), model_(model), device_(device), budget_(budget) {
+    request_.more_bytes = [this](const LayoutChoice& layout) { return MoreOf(layout); };
+  }
 
+  // Searches until it learns nothing more of what it found: all plans fit by their programs, and
+  // what would be faster does not.
   absl::StatusOr<SearchResult> Run() {
-    SearchRequest tightened = request_;
-    std::optional<SearchResult> first;
-    for (int round = 0; round <= kMostRounds; ++round) {
-      absl::StatusOr<SearchResult> found = Search(tightened);
-      if (!found.ok()) {
-        if (!first.has_value()) return found.status();
-        break;
+    for (int round = 0;; ++round) {
+      ASSIGN_OR_RETURN(SearchResult found, Search(request_));
+      const bool was_spent = spent_;
+      bool learnt = false;
+      for (const RankedPlan& plan : found.plans) learnt |= Learn(plan);
+      for (const auto* large : {&found.fastest_too_large, &found.smallest}) {
+        const bool near =
+            large->has_value() && (*large)->step.memory_bytes <= kMostAbove * request_.memory_bytes;
+        if (near) learnt |= Learn(**large);
       }
-      const bool all_fit = LookAt(found->plans, tightened);
-      if (!first.has_value()) first = *std::move(found);
-      if (all_fit) break;
-      tightened.most = request_.most + static_cast<int>(accepted_.size());
+      learnt |= spent_ && !was_spent && !families_.empty();
+      if (learnt && round < kMostRounds) continue;
+      return Told(std::move(found));
     }
-    return Merged(*std::move(first));
   }
 
  private:
-  // Whether all plans fit that are new; else the limits of the next search are lowered to where
-  // the closed form has the first that would fit.
-  bool LookAt(const std::vector<RankedPlan>& plans, SearchRequest& tightened) {
-    double device = 0, host = 0;
-    bool all_fit = true;
-    for (RankedPlan plan : plans) {
-      if (IsKnown(plan)) continue;
-      const StepPrediction predicted = plan.step;
-      Measure(plan);
-      const double device_share = plan.step.memory_bytes / device_limit_;
-      const double host_share = host_limit_ > 0 ? plan.step.host_bytes / host_limit_ : 0;
-      if (device_share <= 1 && host_share <= 1) {
-        accepted_.push_back(std::move(plan));
-        continue;
-      }
-      all_fit = false;
-      if (device_share > 1) device = std::max(device, predicted.memory_bytes / device_share);
-      if (host_share > 1) host = std::max(host, predicted.host_bytes / host_share);
-      too_large_.push_back(std::move(plan));
-    }
-    const auto tighten = [](double to, double& limit) {
-      if (to > 0) limit = std::min(to, limit * kLeastStep);
-    };
-    tighten(device, tightened.memory_bytes);
-    tighten(host, tightened.machine.network.host_memory_bytes);
-    return all_fit;
+  // Whether the next search would answer otherwise by what the plan's programs hold.
+  bool Learn(const RankedPlan& plan) {
+    const std::optional<ProgramBytes> bytes = Measure(plan.layout);
+    if (!bytes.has_value()) return false;
+    const bool fits = Fits(*bytes);
+    MoreBytes more = {bytes->device - plan.step.memory_bytes, bytes->host - plan.step.host_bytes};
+    // Streamed layers take what there is.
+    if (fits && Has(plan.layout.offload, Offload::kParameters)) more = {};
+    const MoreBytes before = MoreOf(plan.layout);
+    auto& [least, most] =
+        families_.try_emplace(FamilyOf(plan.layout), std::pair(more, more)).first->second;
+    least = Least(least, more);
+    most = Most(most, more);
+    MoreBytes& after = siblings_.try_emplace(SiblingsOf(plan.layout), more).first->second;
+    // One that fits is there; of those that do not the farthest from the closed form counts.
+    if (!fits) after = Most(after, more);
+    return after.device != before.device || after.host != before.host;
   }
 
-  bool IsKnown(const RankedPlan& plan) const {
-    return std::any_of(accepted_.begin(), accepted_.end(), [&](const RankedPlan& other) {
-      return IsOfFamily(other.layout, plan.layout);
-    });
+  // Of a layout that no sibling was measured of, the least of its family, so that nothing is left
+  // out unseen; what will not be measured any more, the most.
+  MoreBytes MoreOf(const LayoutChoice& layout) const {
+    const auto family = families_.find(FamilyOf(layout));
+    if (family == families_.end()) return {};
+    const auto siblings = siblings_.find(SiblingsOf(layout));
+    if (siblings != siblings_.end()) return siblings->second;
+    return spent_ ? family->second.second : family->second.first;
   }
 
-  // Replaces the plan's bytes by those of its programs where there are any.
-  void Measure(RankedPlan& plan) {
-    const LayoutChoice few = WithFewMicroBatches(plan.layout);
+  bool Fits(const ProgramBytes& bytes) const {
+    const double host = request_.machine.network.host_memory_bytes;
+    return bytes.device <= request_.memory_bytes && (host <= 0 || bytes.host <= host);
+  }
+
+  // Nothing where the engine has no such programs, or the budget does not reach.
+  std::optional<ProgramBytes> Measure(const LayoutChoice& layout) {
+    const auto found = measured_.find(LayoutOf(layout));
+    if (found != measured_.end()) return found->second;
+    const LayoutChoice few = WithFewMicroBatches(layout);
     const auto stages = static_cast<int64_t>(FullestStages(static_cast<int>(few.pipeline)).size());
     const int64_t passes = request_.shape.layers * few.micro_batches() * stages / few.pipeline;
-    if (passes > std::min(budget_.each, budget_.all) || !HasPrograms(request_.shape, few).ok()) {
-      return;
+    const int64_t cost = passes * (Has(layout.offload, Offload::kParameters) ? kStreamedPass : 1);
+    if (!HasPrograms(request_.shape, few).ok()) return std::nullopt;
+    if (passes > budget_.each || cost > budget_.all) {
+      spent_ = true;
+      return std::nullopt;
     }
-    budget_.all -= passes;
-    const absl::StatusOr<ProgramBytes> bytes = BytesOfPrograms(model_, device_, request_, few);
-    if (!bytes.ok()) return;
-    plan.step.memory_bytes = bytes->device;
-    plan.step.host_bytes = plan.layout.offload == Offload::kNone ? 0 : bytes->host;
-    plan.bytes_of_programs = true;
+    budget_.all -= cost;
+    std::optional<ProgramBytes>& bytes = measured_[LayoutOf(layout)];
+    if (const auto held = BytesOfPrograms(model_, device_, request_, few); held.ok()) {
+      bytes = *held;
+      if (layout.offload == Offload::kNone) bytes->host = 0;
+    }
+    return bytes;
   }
 
-  // The first search's answer with what was found to fit.
-  SearchResult Merged(SearchResult result) {
-    std::sort(accepted_.begin(), accepted_.end(), Faster);
-    if (accepted_.size() > static_cast<size_t>(request_.most)) {
-      accepted_.resize(static_cast<size_t>(request_.most));
-    }
-    result.plans = std::move(accepted_);
-    for (const RankedPlan& plan : too_large_) {
-      const auto share = [&](const RankedPlan& of) { return of.step.memory_bytes; };
-      if (result.plans.empty()) {
-        if (!result.smallest.has_value() || share(plan) < share(*result.smallest)) {
-          result.smallest = plan;
-        }
-      } else if (Faster(plan, result.plans.front()) && (!result.fastest_too_large.has_value() ||
-                                                        Faster(plan, *result.fastest_too_large))) {
-        result.fastest_too_large = plan;
-      }
-    }
-    return result;
+  // With the bytes of programs, and without what has turned out too large.
+  SearchResult Told(SearchResult found) {
+    const auto tell = [&](RankedPlan& plan) {
+      const auto known = measured_.find(LayoutOf(plan.layout));
+      plan.bytes_of_programs = known != measured_.end() && known->second.has_value();
+      const MoreBytes more = MoreOf(plan.layout);
+      plan.step.memory_bytes =
+          plan.bytes_of_programs ? known->second->device : plan.step.memory_bytes + more.device;
+      plan.step.host_bytes =
+          plan.bytes_of_programs ? known->second->host : plan.step.host_bytes + more.host;
+    };
+    for (RankedPlan& plan : found.plans) tell(plan);
+    if (found.fastest_too_large.has_value()) tell(*found.fastest_too_large);
+    if (found.smallest.has_value()) tell(*found.smallest);
+    std::erase_if(found.plans, [&](const RankedPlan& plan) {
+      return plan.bytes_of_programs && !Fits({plan.step.memory_bytes, plan.step.host_bytes});
+    });
+    return found;
   }
 
-  const SearchRequest& request_;
+  using Family = decltype(FamilyOf(LayoutChoice()));
+  using Siblings = decltype(SiblingsOf(LayoutChoice()));
+  using Layout = decltype(LayoutOf(LayoutChoice()));
+
+  SearchRequest request_;
   const FitModel& model_;
   const FitDevice& device_;
   PassBudget& budget_;
-  const double device_limit_, host_limit_;
-  std::vector<RankedPlan> accepted_, too_large_;
+  bool spent_ = false;  // a plan was not measured, as the budget did not reach
+  std::map<Family, std::pair<MoreBytes, MoreBytes>> families_;  // the least and the most of each
+  std::map<Siblings, MoreBytes> siblings_;
+  std::map<Layout, std::optional<ProgramBytes>> measured_;
 };
 
 }  // namespace

@@ -28,10 +28,11 @@ struct PassBudget {
   int64_t each = 0, all = 0;
 };
 
-// Search() for plans of `device`, without those whose programs exceed the request's limits, with
-// the bytes of the programs (RankedPlan::bytes_of_programs) — where what is too large by its
-// program leaves places, others take them. Of layouts that the engine has no programs for, and
-// beyond `budget`, those of the closed form stay; what is used is taken from budget.all.
+// Search() for plans of `device` that fit by their programs, whose bytes they tell
+// (RankedPlan::bytes_of_programs). What the plans of a search hold beside the closed form is known
+// of their families in the next, until it learns nothing new. Of layouts that the engine has no
+// programs for, and beyond `budget`, the bytes are the closed form's with what is known of their
+// family; what is used is taken from budget.all.
 absl::StatusOr<SearchResult> SearchVerified(const SearchRequest& request, const FitModel& model,
                                             const FitDevice& device, PassBudget& budget);
 

@@ -97,6 +97,40 @@ TEST(VerifiedSearch, WhatFitsByTheFormulaOnlyLeavesItsPlaceToOthers) {
   EXPECT_EQ(verified->plans.size(), by_formula->plans.size());
 }
 
+TEST(VerifiedSearch, HowManyAreAskedForAndWhatIsPinnedDoNotChangeTheFirst) {
+  for (const auto& [gpu, devices] : {std::pair("RTX 4090", 8), std::pair("T4", 8)}) {
+    Question question = Ask("llama-3.1-8b", gpu, devices, 64);
+    const auto five = Answer(question);
+    ASSERT_TRUE(five.ok() && !five->plans.empty()) << gpu;
+    const RankedPlan& best = five->plans.front();
+    for (const int most : {1, 2, 9}) {
+      question.request.most = most;
+      EXPECT_EQ(Answer(question)->plans.front().step.seconds, best.step.seconds) << gpu << most;
+    }
+    question.request.pins.pipeline = best.layout.pipeline;
+    question.request.pins.offload = best.layout.offload;
+    EXPECT_EQ(Answer(question)->plans.front().step.seconds, best.step.seconds) << gpu;
+  }
+}
+
+TEST(VerifiedSearch, WhatTheFormulaOverestimatesIsListedToo) {
+  Question question = Ask("llama-3.1-8b", "H100", 8, 64);
+  Pins& pins = question.request.pins;
+  pins.tensor = pins.pipeline = pins.chunks = pins.context = 1;
+  pins.micro_batch = pins.shard_group = 8;
+  pins.sharding = Sharding::kZero1;
+  pins.offload = Offload::kOptimizer;
+  pins.recompute = Recompute::kListed;
+  pins.saved = kNoValues.with(SavedValue::kQkv).with(SavedValue::kAttention);
+  const auto by_formula = Search(question.request);
+  ASSERT_TRUE(by_formula.ok());
+  EXPECT_TRUE(by_formula->plans.empty());
+  const auto verified = Answer(question);
+  ASSERT_TRUE(verified.ok());
+  ASSERT_FALSE(verified->plans.empty());
+  EXPECT_TRUE(FitOf(question, verified->plans.front().layout).verdict.fits);
+}
+
 TEST(VerifiedSearch, BeyondTheBudgetAndWithoutProgramsBytesAreTheFormulas) {
   Question question = Ask("llama-3.1-8b", "H100", 8, 64);
   PassBudget budget{.each = 96, .all = 200};
@@ -115,12 +149,14 @@ TEST(VerifiedSearch, BeyondTheBudgetAndWithoutProgramsBytesAreTheFormulas) {
 }
 
 TEST(VerifiedSearch, NothingFits_TheSmallestIsTold) {
-  Question question = Ask("llama-3.1-70b", "RTX 4090", 1, 1);
+  Question question = Ask("llama-3.1-8b", "L4", 8, 64);
   question.request.tiers = false;
   const auto found = Answer(question);
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->plans.empty());
-  EXPECT_TRUE(found->smallest.has_value());
+  ASSERT_TRUE(found->smallest.has_value());
+  EXPECT_TRUE(found->smallest->bytes_of_programs);
+  EXPECT_GT(found->smallest->step.memory_bytes, question.request.memory_bytes);
 }
 
 }  // namespace
