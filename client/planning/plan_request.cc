@@ -255,7 +255,8 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
     return FlagError(kind == basis.kind ? "--device" : "--vary", found.status().message());
   }
   planner::Machine& machine = found->machine;
-  if (basis.request.pins.recompute == Recompute::kListed && !machine.software.saves_by_value) {
+  if (basis.request.pins.recompute == planner::Recompute::kListed &&
+      !machine.software.saves_by_value) {
     return FlagError("--pin",
                      "recompute=save:… is of Strata's own steps — leave out --framework, or "
                      "pin none, selective, operators or full");

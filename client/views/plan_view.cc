@@ -196,9 +196,9 @@ std::string RankedText(const LoadedPlan& plan, const PlanAnswer& answer, const R
   }
   std::vector<std::string> heading = {"", "STEP", "TOKENS/S EACH", "MFU", "DEVICE"};
   if (!replays.empty()) heading.insert(heading.begin() + 2, "REPLAYED");
-  if (on_host) heading.push_back("HOST");
-  if (priced) heading.push_back("PER 1e9 TOKENS");
-  heading.push_back("LAYOUT");
+  if (on_host) heading.emplace_back("HOST");
+  if (priced) heading.emplace_back("PER 1e9 TOKENS");
+  heading.emplace_back("LAYOUT");
   std::string text = FormatTable(heading, rows);
   absl::StrAppend(&text, "\n");
   for (size_t i = 0; i < result.plans.size(); ++i) {
@@ -280,15 +280,15 @@ std::string VariationsText(const LoadedPlan& plan, const std::vector<PlanAnswer>
   });
   const bool run = priced && plan.run_tokens > 0;
   std::vector<std::string> heading = {"WITH", "STEP", "TOKENS/S EACH"};
-  if (priced) heading.push_back("PER 1e9 TOKENS");
-  if (run) heading.push_back("RUN");
-  heading.push_back("LAYOUT");
+  if (priced) heading.emplace_back("PER 1e9 TOKENS");
+  if (run) heading.emplace_back("RUN");
+  heading.emplace_back("LAYOUT");
   std::vector<std::vector<std::string>> rows;
   for (const PlanAnswer& answer : answers) {
     std::vector<std::string>& row = rows.emplace_back();
     row.push_back(answer.question.settings);
     if (answer.result.plans.empty()) {
-      row.push_back("–");
+      row.emplace_back("–");
       row.resize(heading.size() - 1);
       row.push_back(WhyNoPlan(plan, answer));
       continue;
