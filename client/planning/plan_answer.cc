@@ -12,7 +12,7 @@
 namespace strata::client {
 namespace {
 
-// Unasked, what takes about a second, and of a plan a tenth.
+// Unasked, what takes a second or two, and of a plan a tenth.
 constexpr planner::PassBudget kMoment = {.each = 320, .all = 4096};
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 

@@ -190,6 +190,7 @@ class Verifier {
 absl::StatusOr<ProgramBytes> BytesOfPrograms(const FitModel& model, const FitDevice& device,
                                              const SearchRequest& request,
                                              const LayoutChoice& layout) {
+  RETURN_IF_ERROR(HasPrograms(request.shape, layout));
   FitRequest fit{.model = model,
                  .job = JobOf(request.shape, layout, SavedNames(model.spec.family)),
                  .device = device};
